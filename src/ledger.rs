@@ -1,0 +1,258 @@
+//! Every resource's mark, on the hot path: the only concurrent map.
+//!
+//! The gate admits requests here and the admin port reads here; the store's driver, alone, moves marks by
+//! [`Ledger::close`] and [`Ledger::open`]. A [`Permit`] is one request in flight: while it lives, no higher
+//! token passes. It is deliberately not `Clone`: two owners would be two ends of one request.
+
+pub mod mark;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dashmap::DashMap;
+use highgate_elector::{Resource, Token};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+
+use mark::{Drain, Mark, Release, StillHeld};
+
+/// Resource names come from clients, so the hash is keyed.
+type Cells = DashMap<Resource, Arc<Cell>, foldhash::quality::RandomState>;
+
+/// Resource to mark.
+pub struct Ledger {
+    cells: Cells,
+    shared: Arc<Shared>,
+}
+
+/// One resource: its gate and who waits at it.
+pub struct Cell {
+    resource: Resource,
+    mark: Mark,
+    frozen: AtomicBool,
+    /// Stale requests refused since the process started.
+    refused: AtomicU64,
+    /// Made by the first waiter, taken by the next change: a resource at rest has none.
+    waiters: Mutex<Option<Arc<Notify>>>,
+    shared: Arc<Shared>,
+}
+
+/// What every cell needs of the ledger.
+struct Shared {
+    on_drained: Box<dyn Fn(&Resource) + Send + Sync>,
+    halted: AtomicBool,
+    in_flight: AtomicU64,
+}
+
+/// Why a request may not pass now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// Below the mark. Final.
+    Stale { mark: u64 },
+    /// Above the mark: it has to be raised first.
+    Ahead { mark: u64 },
+    /// At the mark, which is raised but not open yet.
+    Raising,
+    /// An operator keeps the resource shut.
+    Frozen { mark: u64 },
+    /// The resource has as many requests in flight as can be counted.
+    Full,
+    /// The store failed: no mark can be trusted to be durable, so nothing passes.
+    Halted,
+}
+
+/// A request in flight under a token. Dropping it says: this request has certainly ended.
+pub struct Permit {
+    cell: Arc<Cell>,
+    token: Token,
+}
+
+impl Ledger {
+    /// `on_drained` hears of every closed gate that was left by its last request.
+    pub fn new(on_drained: impl Fn(&Resource) + Send + Sync + 'static) -> Self {
+        let shared = Shared {
+            on_drained: Box::new(on_drained),
+            halted: AtomicBool::new(false),
+            in_flight: AtomicU64::new(0),
+        };
+        Self { cells: Cells::default(), shared: Arc::new(shared) }
+    }
+
+    pub fn get(&self, resource: &str) -> Option<Arc<Cell>> {
+        self.cells.get(resource).map(|cell| cell.value().clone())
+    }
+
+    /// The resource's cell, made shut and without a mark if this is the first that is heard of it.
+    pub fn enter(&self, resource: &Resource) -> Arc<Cell> {
+        if let Some(cell) = self.get(resource.as_str()) {
+            return cell;
+        }
+        let fresh = || Arc::new(Cell::new(resource.clone(), self.shared.clone()));
+        self.cells.entry(resource.clone()).or_insert_with(fresh).value().clone()
+    }
+
+    /// Shuts a resource under a mark. The store's driver only.
+    pub fn close(&self, resource: &Resource, mark: u64, frozen: bool) -> Drain {
+        let cell = self.enter(resource);
+        cell.frozen.store(frozen, Ordering::Release);
+        let drain = cell.mark.close(mark);
+        cell.wake();
+        drain
+    }
+
+    /// Opens a resource at its mark. The store's driver only.
+    pub fn open(&self, resource: &Resource) -> Result<(), StillHeld> {
+        let cell = self.enter(resource);
+        cell.frozen.store(false, Ordering::Release);
+        cell.mark.open()?;
+        cell.wake();
+        Ok(())
+    }
+
+    /// Nothing passes any more, on any resource, for as long as the process lives.
+    pub fn halt(&self) {
+        self.shared.halted.store(true, Ordering::SeqCst);
+        for cell in &self.cells {
+            cell.wake();
+        }
+    }
+
+    pub fn is_halted(&self) -> bool {
+        self.shared.halted.load(Ordering::SeqCst)
+    }
+
+    /// Fenced requests in flight on all resources.
+    pub fn in_flight(&self) -> u64 {
+        self.shared.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// All cells in the order of their names; a long list, for the admin port.
+    pub fn cells(&self) -> Vec<Arc<Cell>> {
+        let mut cells: Vec<_> = self.cells.iter().map(|cell| cell.value().clone()).collect();
+        cells.sort_unstable_by(|a, b| a.resource.cmp(&b.resource));
+        cells
+    }
+}
+
+impl Cell {
+    fn new(resource: Resource, shared: Arc<Shared>) -> Self {
+        Self {
+            resource,
+            mark: Mark::new(),
+            frozen: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            waiters: Mutex::new(None),
+            shared,
+        }
+    }
+
+    /// Admits a request, or says why not. Local and synchronous: this is the hot path.
+    pub fn admit(self: Arc<Self>, token: Token) -> Result<Permit, Denied> {
+        if let Err(denied) = self.mark.admit(token) {
+            return Err(self.explain(denied));
+        }
+        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit { cell: self, token };
+        // Asked after the place was taken: who halts the ledger and then sees nothing in flight is right.
+        if permit.cell.shared.halted.load(Ordering::SeqCst) { Err(Denied::Halted) } else { Ok(permit) }
+    }
+
+    /// What [`Cell::admit`] would say, without taking a place.
+    pub fn look(&self, token: Token) -> Result<(), Denied> {
+        let mark = self.mark.token();
+        let denied = match token.get().cmp(&mark) {
+            std::cmp::Ordering::Less => mark::Denied::Stale { mark },
+            std::cmp::Ordering::Greater => mark::Denied::Ahead { mark },
+            std::cmp::Ordering::Equal if self.mark.is_open() => return Ok(()),
+            std::cmp::Ordering::Equal => mark::Denied::Closed,
+        };
+        Err(self.explain(denied))
+    }
+
+    /// Stale first, whatever else holds: a deposed leader must not be told to try again.
+    fn explain(&self, denied: mark::Denied) -> Denied {
+        match denied {
+            mark::Denied::Stale { mark } => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Denied::Stale { mark }
+            }
+            _ if self.shared.halted.load(Ordering::SeqCst) => Denied::Halted,
+            _ if self.is_frozen() => Denied::Frozen { mark: self.mark.token() },
+            mark::Denied::Ahead { mark } => Denied::Ahead { mark },
+            mark::Denied::Closed => Denied::Raising,
+            mark::Denied::Full => Denied::Full,
+        }
+    }
+
+    /// Completes at the next change of this cell. Subscribe first, look second, wait third.
+    pub fn changed(&self) -> OwnedNotified {
+        self.waiters.lock().get_or_insert_with(Default::default).clone().notified_owned()
+    }
+
+    fn wake(&self) {
+        if let Some(waiters) = self.waiters.lock().take() {
+            waiters.notify_waiters();
+        }
+    }
+
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// The mark, 0 before the first token.
+    pub fn mark(&self) -> u64 {
+        self.mark.token()
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.mark.is_open()
+    }
+
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Acquire)
+    }
+
+    pub fn in_flight(&self) -> u64 {
+        self.mark.in_flight()
+    }
+
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Permit {
+    pub fn resource(&self) -> &Resource {
+        &self.cell.resource
+    }
+
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Whether a higher token waits for this request to end.
+    pub fn is_superseded(&self) -> bool {
+        self.cell.mark() > self.token.get()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.cell.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if self.cell.mark.release() == Release::Drained {
+            (self.cell.shared.on_drained)(&self.cell.resource);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

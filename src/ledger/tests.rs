@@ -1,0 +1,68 @@
+use std::sync::mpsc;
+
+use super::*;
+
+fn token(number: u64) -> Token {
+    Token::new(number).unwrap()
+}
+
+fn resource() -> Resource {
+    Resource::parse("ledger/acct-7").unwrap()
+}
+
+/// A ledger whose one resource is open at 7, and who hears of its drains.
+fn open_at_seven() -> (Ledger, mpsc::Receiver<Resource>) {
+    let (drained, hear) = mpsc::channel();
+    let ledger = Ledger::new(move |resource| drained.send(resource.clone()).unwrap());
+    let _ = ledger.close(&resource(), 7, false);
+    ledger.open(&resource()).unwrap();
+    (ledger, hear)
+}
+
+#[test]
+fn the_last_request_out_of_a_closed_gate_reports_the_drain() {
+    let (ledger, hear) = open_at_seven();
+    let cell = ledger.enter(&resource());
+    let (first, second) = (cell.clone().admit(token(7)).unwrap(), cell.clone().admit(token(7)).unwrap());
+    assert_eq!(ledger.close(&resource(), 8, false).remaining, 2);
+    assert!(first.is_superseded());
+    drop(first);
+    assert!(hear.try_recv().is_err());
+    drop(second);
+    assert_eq!(hear.try_recv(), Ok(resource()));
+    assert_eq!(ledger.in_flight(), 0);
+}
+
+#[test]
+fn stale_is_said_before_anything_else() {
+    let (ledger, _hear) = open_at_seven();
+    let cell = ledger.enter(&resource());
+    let _ = ledger.close(&resource(), 7, true);
+    assert_eq!(cell.clone().admit(token(6)).err(), Some(Denied::Stale { mark: 7 }));
+    assert_eq!(cell.clone().admit(token(7)).err(), Some(Denied::Frozen { mark: 7 }));
+    assert_eq!(cell.clone().admit(token(8)).err(), Some(Denied::Frozen { mark: 7 }));
+    ledger.halt();
+    assert_eq!(cell.clone().admit(token(6)).err(), Some(Denied::Stale { mark: 7 }));
+    assert_eq!(cell.refused(), 2);
+}
+
+#[test]
+fn a_halted_ledger_admits_nobody() {
+    let (ledger, _hear) = open_at_seven();
+    ledger.halt();
+    let cell = ledger.enter(&resource());
+    assert_eq!(cell.clone().admit(token(7)).err(), Some(Denied::Halted));
+    assert_eq!(cell.in_flight(), 0, "the place was given back");
+}
+
+#[tokio::test]
+async fn a_waiter_hears_of_the_opening_it_looked_for() {
+    let (ledger, _hear) = open_at_seven();
+    let _ = ledger.close(&resource(), 8, false);
+    let cell = ledger.enter(&resource());
+    let changed = cell.changed();
+    assert_eq!(cell.look(token(8)), Err(Denied::Raising));
+    ledger.open(&resource()).unwrap();
+    changed.await;
+    assert_eq!(cell.look(token(8)), Ok(()));
+}
