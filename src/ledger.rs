@@ -6,6 +6,7 @@
 
 pub mod mark;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -24,6 +25,8 @@ type Cells = DashMap<Resource, Arc<Cell>, foldhash::quality::RandomState>;
 pub struct Ledger {
     cells: Cells,
     shared: Arc<Shared>,
+    /// Requests that ended with unknown outcome on routes that leave the verdict to an operator.
+    blocked: Mutex<HashMap<Resource, Vec<Permit>>>,
 }
 
 /// One resource: its gate and who waits at it.
@@ -76,7 +79,7 @@ impl Ledger {
             halted: AtomicBool::new(false),
             in_flight: AtomicU64::new(0),
         };
-        Self { cells: Cells::default(), shared: Arc::new(shared) }
+        Self { cells: Cells::default(), shared: Arc::new(shared), blocked: Mutex::default() }
     }
 
     pub fn get(&self, resource: &str) -> Option<Arc<Cell>> {
@@ -122,9 +125,27 @@ impl Ledger {
         self.shared.halted.load(Ordering::SeqCst)
     }
 
+    /// Keeps a request in flight, as far as the fence is concerned, until [`Ledger::settle`].
+    pub fn block(&self, permit: Permit) {
+        self.blocked.lock().entry(permit.resource().clone()).or_default().push(permit);
+    }
+
+    /// An operator says that everything blocked on this resource has ended.
+    pub fn settle(&self, resource: &Resource) {
+        let settled = self.blocked.lock().remove(resource);
+        // Dropped outside the lock: giving permits back calls the driver.
+        drop(settled);
+    }
+
+    /// Fenced requests in flight whose resource waits for them at a higher mark.
+    pub fn superseded(&self) -> u64 {
+        let waiting = self.cells.iter().filter(|cell| !cell.is_open() && !cell.is_frozen());
+        waiting.map(|cell| cell.in_flight()).sum()
+    }
+
     /// Fenced requests in flight on all resources.
     pub fn in_flight(&self) -> u64 {
-        self.shared.in_flight.load(Ordering::Relaxed)
+        self.shared.in_flight.load(Ordering::SeqCst)
     }
 
     pub fn len(&self) -> usize {
@@ -160,7 +181,7 @@ impl Cell {
         if let Err(denied) = self.mark.admit(token) {
             return Err(self.explain(denied));
         }
-        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.shared.in_flight.fetch_add(1, Ordering::SeqCst);
         let permit = Permit { cell: self, token };
         // Asked after the place was taken: who halts the ledger and then sees nothing in flight is right.
         if permit.cell.shared.halted.load(Ordering::SeqCst) { Err(Denied::Halted) } else { Ok(permit) }

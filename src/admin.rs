@@ -1,0 +1,145 @@
+//! The admin port: health, metrics, what is fenced, operators' orders and the live page, on a listener of its
+//! own.
+//!
+//! `main` binds the socket and owns the shutdown; [`serve`] runs until told to stop and then lets answers
+//! under way end. Orders go to the store and are answered when the ledger shows them, so a 200 means durable.
+//! What must stay true: an accept error never ends the loop, health depends on nothing, and no number of
+//! clients or event streams takes more than its share of connections.
+
+mod answer;
+mod dispatch;
+mod operator;
+mod page;
+mod query;
+mod resources;
+mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::config::AdminAuth;
+use crate::events::Bus;
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+const MAX_CONNECTIONS: usize = 256;
+/// Fewer than connections: probes and operators get through however many people watch.
+const MAX_STREAMS: usize = 128;
+/// For a request's head, and so also between two requests.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_HEAD: usize = 64 * 1024;
+/// How long answers under way may take at the end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Out of file descriptors, for one: trying again at once would only burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const UPKEEP_PERIOD: Duration = Duration::from_secs(2);
+
+/// What the admin port shows and moves.
+pub struct Admin {
+    pub store: Store,
+    pub metrics: Arc<Metrics>,
+    pub bus: Bus,
+    /// Set when the gateway is leaving: not ready any more.
+    pub draining: Arc<AtomicBool>,
+    pub auth: Option<AdminAuth>,
+}
+
+/// What every connection needs.
+struct Server {
+    admin: Arc<Admin>,
+    streams: Arc<Semaphore>,
+    shutdown: watch::Receiver<bool>,
+}
+
+/// Serves until `shutdown` turns true (or its sender is gone), then lets answers under way end.
+pub async fn serve(listener: TcpListener, admin: Arc<Admin>, mut shutdown: watch::Receiver<bool>) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+    let server = Arc::new(Server { admin, streams, shutdown: shutdown.clone() });
+    let mut connections = JoinSet::new();
+    let mut upkeep = interval(UPKEEP_PERIOD);
+    upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stopped(&mut shutdown) => break,
+            (stream, slot) = accept(&listener, &slots) => {
+                connections.spawn(connection(server.clone(), stream, slot));
+            }
+            Some(_) = connections.join_next() => {}
+            _ = upkeep.tick() => server.admin.metrics.upkeep(),
+        }
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if timeout(END_TIMEOUT, ended).await.is_err() {
+        tracing::debug!("admin connections were still busy at the end");
+    }
+}
+
+/// The next connection within the limit. Cancelling it loses none.
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, slot),
+            Err(error) => {
+                tracing::warn!(%error, "the admin port could not accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(server: Arc<Server>, stream: TcpStream, _slot: OwnedSemaphorePermit) {
+    let mut shutdown = server.shutdown.clone();
+    let service = service_fn(move |request| {
+        let server = server.clone();
+        async move { dispatch::answer(&server, request).await }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped(&mut shutdown) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an admin connection broke");
+    }
+}
+
+async fn stopped(shutdown: &mut watch::Receiver<bool>) {
+    // An error says that the sender is gone: nobody could stop us any more, so that is the end, too.
+    let _ = shutdown.wait_for(|stop| *stop).await;
+}
+
+impl Admin {
+    /// Why no requests should be sent here now.
+    fn unready(&self) -> Option<&'static str> {
+        // A drain ends with a halted ledger, so it is asked first.
+        if self.draining.load(Ordering::Relaxed) {
+            Some("draining: this gateway is shutting down")
+        } else if self.store.ledger().is_halted() {
+            Some("store failed: nothing passes until a restart, see the log")
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! From a request to its endpoint: who may ask, by which method, and what a browser may not be tricked into.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use super::answer::{Answer, Problem, answer as plain, harden, line};
+use super::{Admin, Server, operator, page, resources, stream};
+use crate::metrics::Action;
+
+const MAX_BODY: usize = 64 * 1024;
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// What Prometheus expects of the text form.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone, Copy)]
+enum Endpoint {
+    Health,
+    Ready,
+    Metrics,
+    Page,
+    Resources,
+    Resource,
+    Events,
+    Operator(Action),
+}
+
+impl Endpoint {
+    fn of(path: &str) -> Option<Self> {
+        Some(match path {
+            "/healthz" => Self::Health,
+            "/readyz" => Self::Ready,
+            "/metrics" => Self::Metrics,
+            "/" => Self::Page,
+            "/v1/resources" => Self::Resources,
+            "/v1/resource" => Self::Resource,
+            "/v1/events" => Self::Events,
+            "/v1/operator/raise" => Self::Operator(Action::Raise),
+            "/v1/operator/freeze" => Self::Operator(Action::Freeze),
+            "/v1/operator/thaw" => Self::Operator(Action::Thaw),
+            _ => return None,
+        })
+    }
+
+    /// Probes and scrapers need no secret: what they read names no token's holder and moves nothing.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Health | Self::Ready | Self::Metrics)
+    }
+
+    fn allows(self) -> &'static str {
+        if matches!(self, Self::Operator(_)) { "POST" } else { "GET, HEAD" }
+    }
+}
+
+pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Result<Answer, Infallible> {
+    let mut answer = handle(server, request).await.unwrap_or_else(Answer::from);
+    harden(answer.headers_mut());
+    Ok(answer)
+}
+
+async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, Problem> {
+    let admin = &*server.admin;
+    let (head, body) = request.into_parts();
+    let endpoint = Endpoint::of(head.uri.path());
+    // Before the path is judged: a stranger does not learn which paths there are.
+    if !endpoint.is_some_and(Endpoint::is_open) {
+        authorize(admin, &head.headers)?;
+    }
+    let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", head.uri.path()));
+    let endpoint = endpoint.ok_or_else(unknown)?;
+    check_method(endpoint, &head.method)?;
+    let query = head.uri.query();
+    match endpoint {
+        Endpoint::Health => Ok(line(StatusCode::OK, "alive")),
+        Endpoint::Ready => Ok(ready(admin)),
+        Endpoint::Metrics => Ok(plain(StatusCode::OK, METRICS, admin.metrics.render(admin.store.ledger()))),
+        Endpoint::Page => Ok(page::show()),
+        Endpoint::Resources => resources::list(admin.store.ledger(), query),
+        Endpoint::Resource => resources::show(admin.store.ledger(), query),
+        Endpoint::Events => stream::open(server, query),
+        Endpoint::Operator(action) => {
+            check_origin(&head.headers)?;
+            operator::order(admin, action, &read(body).await?).await
+        }
+    }
+}
+
+fn ready(admin: &Admin) -> Answer {
+    match admin.unready() {
+        None => line(StatusCode::OK, "ready"),
+        Some(why) => line(StatusCode::SERVICE_UNAVAILABLE, why),
+    }
+}
+
+fn authorize(admin: &Admin, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(auth) = &admin.auth else { return Ok(()) };
+    if headers
+        .get(AUTHORIZATION)
+        .and_then(|value| bearer(value.as_bytes()))
+        .is_some_and(|secret| auth.accepts(secret))
+    {
+        return Ok(());
+    }
+    let detail = "this needs the header Authorization: Bearer with the admin token";
+    Err(Problem::new(StatusCode::UNAUTHORIZED, detail).with(WWW_AUTHENTICATE, "Bearer"))
+}
+
+/// The secret of an `Authorization` header, whose scheme is written in any case.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, secret) = value.split_at_checked(b"Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(secret)
+}
+
+fn check_method(endpoint: Endpoint, method: &Method) -> Result<(), Problem> {
+    let allowed = endpoint.allows();
+    if allowed.split(", ").any(|allowed| method == allowed) {
+        return Ok(());
+    }
+    let detail = format!("{method} does not work here, only {allowed}");
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).with(ALLOW, allowed))
+}
+
+/// A browser names the page that sends a request. One from elsewhere has no business to give orders here, and
+/// on a loopback port nothing else would stop it.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let origin = Uri::try_from(origin.as_bytes()).ok();
+    let page = origin.as_ref().and_then(Uri::authority).map(|authority| authority.as_str().as_bytes());
+    let here = headers.get(HOST).map(|host| host.as_bytes());
+    match (page, here) {
+        (Some(page), Some(here)) if page.eq_ignore_ascii_case(here) => Ok(()),
+        _ => Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin may not give orders")),
+    }
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Problem> {
+    let too_slow = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await.map_err(too_slow)?;
+    collected.map(|body| body.to_bytes()).map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {MAX_BODY} bytes"))
+        } else {
+            Problem::new(StatusCode::BAD_REQUEST, "the body broke off")
+        }
+    })
+}

@@ -1,0 +1,73 @@
+//! The command line. Exit codes: 0 fine, 1 failed, 2 bad usage or config, 69 gateway or backend unavailable.
+
+mod check;
+mod client;
+mod demo;
+mod logging;
+mod operator;
+mod reload;
+mod serve;
+mod status;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The gate that only the highest token passes.
+#[derive(Parser)]
+#[command(name = "highgate", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gateway
+    Serve(serve::Args),
+    /// Show on this machine how a stale write lands without Highgate and is refused with it
+    Demo(demo::Args),
+    /// Validate a config file
+    Check {
+        /// The TOML file
+        file: PathBuf,
+    },
+    /// Show what is fenced, at which token, and what was refused
+    Status(status::StatusArgs),
+    /// Stream what happens to a resource, as JSON lines
+    Watch(watch::WatchArgs),
+    /// Raise a resource's mark by hand: every lower token is stale from then on
+    Raise(operator::RaiseArgs),
+    /// Shut a resource: nothing passes until it is thawed
+    Freeze(operator::ResourceArgs),
+    /// Let a frozen resource go on, and settle unknown outcomes that block it
+    Thaw(operator::ResourceArgs),
+    /// One leader of the demo, as a process of its own
+    #[command(hide = true)]
+    DemoLeader(demo::LeaderArgs),
+}
+
+pub(crate) fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoLeader(args) => demo::lead(&args),
+        Command::Check { file } => return check::run(&file),
+        Command::Status(args) => block_on(status::run(args)),
+        Command::Watch(args) => block_on(watch::run(args)),
+        Command::Raise(args) => block_on(operator::raise(args)),
+        Command::Freeze(args) => block_on(operator::freeze(args)),
+        Command::Thaw(args) => block_on(operator::thaw(args)),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("highgate: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}

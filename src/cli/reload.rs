@@ -1,0 +1,93 @@
+//! Routes reload in place: on SIGHUP, and when the config file changes.
+//!
+//! The folder is watched rather than the file, because editors and Kubernetes replace files by renaming. A
+//! file that cannot be taken changes nothing and says why.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use highgate::config::{Config, LoadInput};
+use highgate::gateway::Gateway;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+/// A change rarely comes alone: an editor writes, renames and touches.
+const SETTLE: Duration = Duration::from_millis(100);
+
+pub(super) struct Reloader {
+    input: LoadInput,
+    /// What is in force.
+    current: Config,
+    /// The file as it was last read, to tell a change from a touch.
+    seen: Option<String>,
+    changes: mpsc::UnboundedReceiver<()>,
+    /// Watches as long as it lives.
+    _watcher: Option<RecommendedWatcher>,
+}
+
+impl Reloader {
+    pub(super) fn new(input: LoadInput, current: Config) -> anyhow::Result<Self> {
+        let (changed, changes) = mpsc::unbounded_channel();
+        let watcher = input.file.as_deref().map(|file| watch(file, changed)).transpose()?;
+        let seen = read(&input);
+        Ok(Self { input, current, seen, changes, _watcher: watcher })
+    }
+
+    /// Completes when the file has changed. Never, if there is none.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            if self.changes.recv().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(SETTLE).await;
+            while self.changes.try_recv().is_ok() {}
+            if read(&self.input) != self.seen {
+                return;
+            }
+        }
+    }
+
+    /// Reads the config again and puts its routes into force, or keeps the old ones and says why.
+    pub(super) fn reload(&mut self, gateway: &Gateway) {
+        if self.input.file.is_none() {
+            tracing::info!("there is no config file to reload");
+            return;
+        }
+        self.seen = read(&self.input);
+        match Config::load(&self.input) {
+            Ok(config) => {
+                for key in self.current.needs_restart(&config) {
+                    tracing::warn!(key, "changed in the config file; a restart is needed to bring it into force");
+                }
+                gateway.reload(config.routes.clone());
+                tracing::info!(routes = config.routes.iter().count(), "routes reloaded");
+                self.current.routes = config.routes;
+            }
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::error!(%error, "the config file was not taken; the routes stay as they were");
+                gateway.reload_failed(error);
+            }
+        }
+    }
+}
+
+fn read(input: &LoadInput) -> Option<String> {
+    std::fs::read_to_string(input.file.as_deref()?).ok()
+}
+
+fn watch(file: &Path, changed: mpsc::UnboundedSender<()>) -> anyhow::Result<RecommendedWatcher> {
+    let folder = match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let mut watcher = notify::recommended_watcher(move |_| {
+        let _ = changed.send(());
+    })
+    .context("cannot watch for config changes")?;
+    watcher
+        .watch(folder, RecursiveMode::NonRecursive)
+        .with_context(|| format!("cannot watch the folder {}", folder.display()))?;
+    Ok(watcher)
+}

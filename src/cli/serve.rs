@@ -1,0 +1,118 @@
+//! `highgate serve`: the gateway, until a signal or a failed store ends it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use highgate::config::{Config, LoadInput, Overrides, Store, Tokens};
+use highgate::gateway::Gateway;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::logging;
+use super::reload::Reloader;
+
+/// Bad usage or config.
+const EXIT_USAGE: u8 = 2;
+/// A process that a signal ended in the middle: 128 + SIGINT.
+const EXIT_INTERRUPTED: i32 = 130;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The TOML file; without it, one route goes to --upstream
+    #[arg(long, env = "HIGHGATE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let input = LoadInput { file: args.config, overrides: args.overrides };
+    let config = match Config::load(&input) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("{:#}", anyhow::Error::from(error));
+            return Ok(ExitCode::from(EXIT_USAGE));
+        }
+    };
+    let _logs = logging::start(&config.log);
+    let gateway = Gateway::start(config.clone())?;
+    greet(&config, &gateway);
+    super::block_on(serve(gateway, Reloader::new(input, config)?))
+}
+
+/// What a person needs to go on, on stdout; scripts read the first two lines.
+fn greet(config: &Config, gateway: &Gateway) {
+    let (address, admin) = (gateway.address(), gateway.admin_address());
+    println!("highgate listening on http://{address}");
+    println!("highgate admin on http://{admin} (live page, /metrics, /readyz, /v1/)");
+    let Store::Embedded { path } = &config.store;
+    println!("marks are kept in {}", path.display());
+    if let Some(delay) = gateway.inherited_delay() {
+        println!("the last process did not end cleanly: for {delay:?} no mark opens that was not open");
+    }
+    for route in config.routes.iter() {
+        let tokens = match route.tokens {
+            Tokens::Trusted => "trusted: any higher number raises the mark",
+            Tokens::Issued => {
+                "issued: only a token that an election issued; this version holds no elections, \
+                 so nothing raises a mark but `highgate raise`"
+            }
+        };
+        println!("route {}: tokens {tokens}; grade {}", route.name, route.grade());
+    }
+    println!("try: curl -i -X POST -H 'X-Fencing-Token: 1' -d hello http://{address}/");
+}
+
+/// The signals that end the gateway.
+struct Endings {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Endings {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn serve(mut gateway: Gateway, mut reloader: Reloader) -> anyhow::Result<ExitCode> {
+    let mut endings = Endings::listen().context("cannot listen for signals")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let mut failed = gateway.failed().context("the gateway's failure is already being waited for")?;
+    loop {
+        tokio::select! {
+            Ok(error) = &mut failed => {
+                // What may not be durable does not count; a restart reads what is.
+                return Err(error).context("the store failed, so nothing passes; stopping");
+            }
+            () = endings.next() => break,
+            _ = hangup.recv() => reloader.reload(&gateway),
+            () = reloader.changed() => reloader.reload(&gateway),
+        }
+    }
+    tracing::info!("ending: not ready, then drained, then stopped; a second signal ends at once");
+    let stopping = tokio::task::spawn_blocking(move || gateway.stop());
+    tokio::select! {
+        clean = stopping => report_end(clean?),
+        () = endings.next() => std::process::exit(EXIT_INTERRUPTED),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report_end(clean: bool) {
+    if clean {
+        tracing::info!("stopped clean");
+    } else {
+        tracing::warn!("stopped with requests whose end is unknown; the next start waits for the lock-delay");
+    }
+}

@@ -1,0 +1,176 @@
+//! `highgate status [RESOURCE]`: what is fenced, at which token, and what was refused.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use highgate_elector::Resource;
+use serde_json::Value;
+
+use super::client::{Answer, Client, ClientError, EXIT_FAILED, Target, encoded, print};
+
+const HEADER: [&str; 5] = ["RESOURCE", "MARK", "STATE", "IN FLIGHT", "REFUSED"];
+/// How many resources are asked for at once.
+const PART: usize = 5000;
+
+/// Shows what is fenced, at which token, and what was refused
+#[derive(Clone, Debug, clap::Args)]
+pub struct StatusArgs {
+    /// Only this resource
+    pub resource: Option<Resource>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Why there is nothing to show.
+enum Failed {
+    /// The gateway said no.
+    Refused(String),
+    Client(ClientError),
+}
+
+/// Prints the state, or why there is none.
+pub async fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
+    let shown = match args.target.client() {
+        Ok(client) => show(&client, args.resource.as_ref(), args.json).await,
+        Err(error) => Err(error.into()),
+    };
+    Ok(match shown {
+        Ok(text) => print(&text)?,
+        Err(Failed::Client(error)) => error.report(),
+        Err(Failed::Refused(detail)) => {
+            eprintln!("highgate: {detail}");
+            ExitCode::from(EXIT_FAILED)
+        }
+    })
+}
+
+async fn show(client: &Client, resource: Option<&Resource>, json: bool) -> Result<String, Failed> {
+    let state = match resource {
+        Some(resource) => checked(client.get(&format!("/v1/resource?name={}", encoded(resource))).await?)?,
+        None => list(client, PART).await?,
+    };
+    if json {
+        return Ok(format!("{state:#}\n"));
+    }
+    Ok(match state["resources"].as_array() {
+        Some(resources) if resources.is_empty() => "no token has been seen yet\n".to_owned(),
+        Some(resources) => table(resources),
+        None => table(std::slice::from_ref(&state)),
+    })
+}
+
+/// All resources, as if they had come in one part.
+async fn list(client: &Client, part_size: usize) -> Result<Value, Failed> {
+    let mut whole = checked(client.get(&format!("/v1/resources?limit={part_size}")).await?)?;
+    while let Some(after) = whole["next"].as_str().and_then(|next| Resource::parse(next).ok()) {
+        let path = format!("/v1/resources?limit={part_size}&after={}", encoded(&after));
+        let mut part = checked(client.get(&path).await?)?;
+        whole["next"] = part["next"].take();
+        if let (Value::Array(all), Value::Array(more)) = (&mut whole["resources"], part["resources"].take()) {
+            all.extend(more);
+        }
+    }
+    Ok(whole)
+}
+
+fn checked(answer: Answer) -> Result<Value, Failed> {
+    if !answer.status.is_success() {
+        return Err(Failed::Refused(answer.detail()));
+    }
+    serde_json::from_slice(&answer.body)
+        .map_err(|_| Failed::Refused("what answers there is not a Highgate admin port".to_owned()))
+}
+
+fn table(resources: &[Value]) -> String {
+    let header = HEADER.map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(header).chain(resources.iter().map(row)).collect();
+    let widths: [usize; 5] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default());
+    let mut text = String::new();
+    for [resource, mark, state, in_flight, refused] in rows {
+        let [first, second, third, fourth, fifth] = widths;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{resource:first$}  {mark:>second$}  {state:third$}  {in_flight:>fourth$}  {refused:>fifth$}"
+        );
+    }
+    text
+}
+
+fn row(view: &Value) -> [String; 5] {
+    ["resource", "mark", "state", "in_flight", "refused"].map(|key| match &view[key] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    })
+}
+
+impl From<ClientError> for Failed {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::admin::tests::{Gateway, gateway};
+
+    async fn raised(names: &[&str]) -> (Gateway, Client) {
+        let gateway = gateway().await;
+        let client = Client::new(&gateway.address.to_string().parse().unwrap(), None).unwrap();
+        for name in names {
+            let order = json!({"resource": name, "to": 9});
+            assert!(client.post("/v1/operator/raise", &order).await.ok().unwrap().status.is_success());
+        }
+        (gateway, client)
+    }
+
+    #[tokio::test]
+    async fn a_list_in_parts_is_shown_as_a_whole() {
+        let names = ["a%20b", "a+b", "c/d%2Fe", "f", "g"];
+        let (_gateway, client) = raised(&names).await;
+        let whole = list(&client, 2).await.ok().unwrap();
+        let shown =
+            whole["resources"].as_array().unwrap().iter().map(|view| view["resource"].as_str().unwrap());
+        assert_eq!(shown.collect::<Vec<_>>(), names);
+        assert_eq!(whole["next"], Value::Null);
+    }
+
+    #[tokio::test]
+    async fn one_resource_is_shown_and_an_unknown_one_is_refused() {
+        let (_gateway, client) = raised(&["c/d%2Fe"]).await;
+        let resource = Resource::parse("C/d%2fe").unwrap();
+        let text = show(&client, Some(&resource), true).await.ok().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["mark"], 9);
+        let text = show(&client, Some(&resource), false).await.ok().unwrap();
+        assert!(text.lines().nth(1).unwrap().starts_with("c/d%2Fe "), "{text}");
+        let unknown = show(&client, Some(&Resource::parse("x").unwrap()), false).await;
+        assert!(matches!(unknown, Err(Failed::Refused(detail)) if detail.contains('x')));
+    }
+
+    #[tokio::test]
+    async fn an_empty_gateway_says_so() {
+        let (_gateway, client) = raised(&[]).await;
+        assert_eq!(show(&client, None, false).await.ok().unwrap(), "no token has been seen yet\n");
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let resources = [
+            json!({"resource": "ledger/acct-7", "mark": 9, "state": "open", "in_flight": 12, "refused": 0}),
+            json!({"resource": "a", "mark": 9_223_372_036_854_775_807u64, "state": "raising", "in_flight": 0, "refused": 3}),
+        ];
+        let lines = [
+            "RESOURCE                      MARK  STATE    IN FLIGHT  REFUSED",
+            "ledger/acct-7                    9  open            12        0",
+            "a              9223372036854775807  raising          0        3",
+        ];
+        assert_eq!(table(&resources), lines.map(|line| format!("{line}\n")).concat());
+    }
+}

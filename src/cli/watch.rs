@@ -1,0 +1,159 @@
+//! `highgate watch RESOURCE`: what happens to a resource, one line of JSON each, as it happens.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use highgate_elector::Resource;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use super::client::{Answer, Client, ClientError, EXIT_FAILED, Target, encoded};
+
+/// The gateway says something every 15 s, if only that it is there.
+const MAX_SILENCE: Duration = Duration::from_secs(45);
+
+/// Streams what happens to a resource, as lines of JSON
+#[derive(Clone, Debug, clap::Args)]
+pub struct WatchArgs {
+    /// The resource; what concerns the whole gateway is shown, too
+    pub resource: Resource,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Why the stream is over, other than by its end.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("the events cannot be written")]
+    Output(#[from] io::Error),
+}
+
+/// Prints events until Ctrl-C, or until the gateway ends.
+pub async fn run(args: WatchArgs) -> anyhow::Result<ExitCode> {
+    let client = match args.target.client() {
+        Ok(client) => client,
+        Err(error) => return Ok(error.report()),
+    };
+    let mut output = io::stdout();
+    let watched = tokio::select! {
+        watched = watch(&client, &args.resource, &mut output) => watched,
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failed::from),
+    };
+    match watched {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Whoever reads us has had enough, like `head`.
+        Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(Failed::Client(error)) => Ok(error.report()),
+        Err(Failed::Refused(detail)) => {
+            eprintln!("highgate: {detail}");
+            Ok(ExitCode::from(EXIT_FAILED))
+        }
+        Err(error @ Failed::Output(_)) => Err(error.into()),
+    }
+}
+
+async fn watch(client: &Client, resource: &Resource, output: &mut impl Write) -> Result<(), Failed> {
+    let response = client.stream(&format!("/v1/events?resource={}", encoded(resource))).await?;
+    let (head, mut body) = response.into_parts();
+    if !head.status.is_success() {
+        let answer = Answer { status: head.status, body: client.collect(body).await? };
+        return Err(Failed::Refused(answer.detail()));
+    }
+    let mut lines = Lines::default();
+    while let Some(piece) = next(client, &mut body).await? {
+        lines.push(&piece);
+        while let Some(line) = lines.next() {
+            if let Some(event) = line.strip_prefix(b"data: ") {
+                output.write_all(event)?;
+                output.write_all(b"\n")?;
+                output.flush()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The next piece of the body; none at its end.
+async fn next(client: &Client, body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
+    loop {
+        let frame = timeout(MAX_SILENCE, body.frame()).await.map_err(|_| client.too_slow())?;
+        let Some(frame) = frame.transpose().map_err(|error| client.broken(error))? else { return Ok(None) };
+        if let Ok(piece) = frame.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+}
+
+/// Pieces in, whole lines out.
+#[derive(Default)]
+struct Lines {
+    pending: BytesMut,
+}
+
+impl Lines {
+    fn push(&mut self, piece: &[u8]) {
+        self.pending.extend_from_slice(piece);
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        let end = self.pending.iter().position(|byte| *byte == b'\n')?;
+        let line = self.pending.split_to(end).freeze();
+        self.pending.advance(1);
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::gateway;
+    use crate::events::Notice;
+
+    #[tokio::test]
+    async fn events_are_lines_until_the_gateway_ends() {
+        let gateway = gateway().await;
+        let client = Client::new(&gateway.address.to_string().parse().unwrap(), None).unwrap();
+        let resource = Resource::parse("a").unwrap();
+        let publish = async {
+            // The stream counts as a listener before its head is out.
+            while gateway.admin.bus.listeners() == 0 {
+                tokio::task::yield_now().await;
+            }
+            for (name, token) in [("b", 6), ("a", 7)] {
+                let resource = Resource::parse(name).unwrap();
+                gateway.admin.bus.publish(Notice::Stale { route: "r".into(), resource, token, mark: 9 });
+            }
+            gateway.admin.bus.publish(Notice::Draining);
+            gateway.stop.send(true).unwrap();
+        };
+        let mut output = Vec::new();
+        let (watched, ()) = tokio::join!(watch(&client, &resource, &mut output), publish);
+        watched.unwrap();
+        let lines: Vec<serde_json::Value> = output
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect();
+        let types: Vec<_> =
+            lines.iter().map(|line| (line["type"].as_str(), line["token"].as_u64())).collect();
+        assert_eq!(types, [(Some("stale"), Some(7)), (Some("draining"), None)]);
+    }
+
+    #[test]
+    fn lines_come_whole_however_the_pieces_are_cut() {
+        let mut lines = Lines::default();
+        lines.push(b"event: stale\nda");
+        assert_eq!(lines.next().as_deref(), Some(&b"event: stale"[..]));
+        assert_eq!(lines.next(), None);
+        lines.push(b"ta: {}\n\n");
+        assert_eq!(lines.next().as_deref(), Some(&b"data: {}"[..]));
+        assert_eq!(lines.next().as_deref(), Some(&b""[..]));
+        assert_eq!(lines.next(), None);
+    }
+}

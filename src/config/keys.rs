@@ -1,0 +1,114 @@
+//! Every key of the config file and what it may be: the `allowed` half of each config error.
+//!
+//! The tests hold this table against the serde structs of `raw` and against `config/highgate.example.toml`,
+//! so a key cannot be added in one of the three only.
+
+const ADDRESS: &str = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
+const DURATION: &str = r#"above zero and at most "24h", such as "500ms", "5s", "2m" or "1h""#;
+const DURATION_OR_ZERO: &str = r#"from "0s" to "24h", such as "500ms", "5s", "2m" or "1h""#;
+const METHODS: &str = r#"an array of upper-case methods other than CONNECT, such as ["POST", "PUT"]"#;
+pub(super) const UPSTREAM: &str = "http://host[:port][/base]";
+
+/// A key's path without array indices, and what may be there.
+pub(super) const KEYS: &[(&str, &str)] = &[
+    ("listen", "a table"),
+    ("listen.address", ADDRESS),
+    ("listen.workers", "an integer from 0 (one per core) to 1024"),
+    ("listen.header_timeout", DURATION),
+    ("listen.idle_timeout", DURATION),
+    ("listen.request_timeout", DURATION),
+    ("listen.max_connections", "an integer from 1 to 1000000"),
+    ("listen.token_header", "a header name that means nothing else, such as x-fencing-token"),
+    ("admin", "a table"),
+    ("admin.address", "an IP address and a port of its own, such as 127.0.0.1:9901"),
+    ("admin.auth", r#"a table such as { bearer_file = "path" }"#),
+    ("admin.auth.bearer_file", "a file with one line of visible ASCII characters without spaces"),
+    ("store", "a table"),
+    ("store.kind", "embedded"),
+    ("store.path", "a folder"),
+    ("log", "a table"),
+    ("log.format", "text, json"),
+    ("log.access", "all, refused, off"),
+    ("log.level", LEVELS),
+    ("shutdown", "a table"),
+    ("shutdown.unready_delay", DURATION_OR_ZERO),
+    ("shutdown.drain_limit", DURATION),
+    ("metrics", "a table"),
+    ("metrics.max_resources", "an integer from 0 to 1000000"),
+    ("routes", "one or more [[routes]] tables, or --upstream instead of them"),
+    (
+        "routes.name",
+        "a name of its own: up to 64 letters, digits, `-`, `_` and `.`, starting with a letter or digit",
+    ),
+    ("routes.match", r#"a table such as { host = "ledger.internal", path = "/accounts/{account}/{*rest}" }"#),
+    ("routes.match.host", r#"a host name, or "*." and one, without a port"#),
+    (
+        "routes.match.path",
+        r#""/", or literal segments, {param} for one segment and a last {*rest} for the others"#,
+    ),
+    ("routes.match.methods", METHODS),
+    ("routes.upstream", UPSTREAM),
+    ("routes.resource", r#"a template such as "ledger/{account}", or { client = true, default = "name" }"#),
+    ("routes.resource.client", "true"),
+    ("routes.resource.default", "a resource name"),
+    ("routes.fenced_methods", METHODS),
+    ("routes.tokens", "issued, trusted"),
+    ("routes.missing_token", "refuse, allow, audit"),
+    ("routes.drain_timeout", DURATION_OR_ZERO),
+    ("routes.hold_timeout", DURATION),
+    (
+        "routes.lock_delay",
+        r#"above zero and at most "24h", such as "5s"; "0s" only with on_unknown = "proceed""#,
+    ),
+    ("routes.on_unknown", "block, delay, proceed"),
+    ("routes.connect_timeout", DURATION),
+    ("routes.response_timeout", DURATION),
+    ("routes.idle_timeout", DURATION),
+    ("routes.total_timeout", r#""none", or above zero and at most "24h", such as "5m""#),
+];
+
+pub(super) const LEVELS: &str = "error, warn, info, debug, trace";
+
+/// What may be at `key`, a path with or without array indices; nothing if there is no such key.
+pub(super) fn allowed(key: &str) -> Option<&'static str> {
+    let plain = without_indices(key);
+    KEYS.iter().find(|(known, _)| *known == plain).map(|(_, allowed)| *allowed)
+}
+
+/// The keys of the table that `key` is in: what an unknown one could have been.
+pub(super) fn siblings(key: &str) -> String {
+    let plain = without_indices(key);
+    let table = plain.rsplit_once('.').map_or("", |(table, _)| table);
+    let names: Vec<_> = KEYS.iter().filter_map(|(known, _)| child_of(table, known)).collect();
+    names.join(", ")
+}
+
+fn child_of<'k>(table: &str, key: &'k str) -> Option<&'k str> {
+    let name = if table.is_empty() { key } else { key.strip_prefix(table)?.strip_prefix('.')? };
+    (!name.contains('.')).then_some(name)
+}
+
+/// `routes[1].match.methods[0]` is `routes.match.methods`.
+pub(super) fn without_indices(key: &str) -> String {
+    let mut plain = String::with_capacity(key.len());
+    let mut rest = key;
+    while let Some((before, after)) = rest.split_once('[') {
+        plain.push_str(before);
+        rest = after.split_once(']').map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_whatever_their_indices() {
+        assert_eq!(allowed("routes[12].match.methods[0]"), Some(METHODS));
+        assert_eq!(allowed("routes[0].nonsense"), None);
+        assert_eq!(siblings("routes[3].match.hots"), "host, path, methods");
+        assert_eq!(siblings("nonsense"), "listen, admin, store, log, shutdown, metrics, routes");
+    }
+}

@@ -1,0 +1,204 @@
+//! The config file as it is written: serde's side of `config`, with the place of every value.
+//!
+//! Nothing is judged here beyond shape: unknown keys and wrong types are errors, everything else is optional
+//! text, numbers and tables that `sections` and `routing` turn into a [`Config`](super::Config).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use toml::Spanned;
+
+pub(super) type Text = Option<Spanned<String>>;
+pub(super) type Number = Option<Spanned<i64>>;
+/// A key of a later version: known, so that the refusal can say why.
+pub(super) type Refused = Option<Spanned<IgnoredAny>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Raw {
+    pub(super) listen: Option<Section<RawListen>>,
+    pub(super) admin: Option<Section<RawAdmin>>,
+    pub(super) store: Option<Section<RawStore>>,
+    pub(super) log: Option<Section<RawLog>>,
+    pub(super) shutdown: Option<Section<RawShutdown>>,
+    pub(super) metrics: Option<Section<RawMetrics>>,
+    pub(super) routes: Option<Vec<Section<RawRoute>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawListen {
+    pub(super) address: Text,
+    pub(super) workers: Number,
+    pub(super) header_timeout: Text,
+    pub(super) idle_timeout: Text,
+    pub(super) request_timeout: Text,
+    pub(super) max_connections: Number,
+    pub(super) token_header: Text,
+    pub(super) tls: Refused,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAdmin {
+    pub(super) address: Text,
+    pub(super) auth: Option<Section<RawAuth>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAuth {
+    pub(super) bearer_file: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawStore {
+    pub(super) kind: Text,
+    pub(super) path: Text,
+    pub(super) endpoints: Refused,
+    pub(super) prefix: Refused,
+    pub(super) tls: Refused,
+    pub(super) user: Refused,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLog {
+    pub(super) format: Text,
+    pub(super) access: Text,
+    pub(super) level: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawShutdown {
+    pub(super) unready_delay: Text,
+    pub(super) drain_limit: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawMetrics {
+    pub(super) max_resources: Number,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRoute {
+    pub(super) name: Text,
+    pub(super) r#match: Option<Section<RawMatch>>,
+    pub(super) upstream: Text,
+    pub(super) resource: Option<Spanned<RawResource>>,
+    pub(super) fenced_methods: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) tokens: Text,
+    pub(super) missing_token: Text,
+    pub(super) drain_timeout: Text,
+    pub(super) hold_timeout: Text,
+    pub(super) lock_delay: Text,
+    pub(super) on_unknown: Text,
+    pub(super) connect_timeout: Text,
+    pub(super) response_timeout: Text,
+    pub(super) idle_timeout: Text,
+    pub(super) total_timeout: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawMatch {
+    pub(super) host: Text,
+    pub(super) path: Text,
+    pub(super) methods: Option<Spanned<Vec<Spanned<String>>>>,
+}
+
+/// `"ledger/{account}"` or `{ client = true, default = "default" }`.
+#[derive(Debug)]
+pub(super) enum RawResource {
+    Template(String),
+    Client(RawClient),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawClient {
+    pub(super) client: Option<Spanned<bool>>,
+    pub(super) default: Text,
+}
+
+impl<'de> Deserialize<'de> for RawResource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = RawResource;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a table")
+            }
+
+            fn visit_str<E>(self, template: &str) -> Result<RawResource, E> {
+                Ok(RawResource::Template(template.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawResource, A::Error> {
+                RawClient::deserialize(MapAccessDeserializer::new(map)).map(RawResource::Client)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// A table and its place. Unlike serde's own reading of a struct, an array will not do.
+#[derive(Debug, Default)]
+pub(super) struct Section<T> {
+    pub(super) span: Range<usize>,
+    table: T,
+}
+
+impl<T> Section<T> {
+    pub(super) fn into_table(self) -> T {
+        self.table
+    }
+}
+
+impl<T> Deref for Section<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.table
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Section<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Table<T>>::deserialize(deserializer)?;
+        Ok(Self { span: spanned.span(), table: spanned.into_inner().0 })
+    }
+}
+
+struct Table<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OnlyMap<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyMap<T> {
+            type Value = Table<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Table<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Table)
+            }
+        }
+
+        deserializer.deserialize_any(OnlyMap(PhantomData))
+    }
+}

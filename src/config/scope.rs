@@ -1,0 +1,150 @@
+//! Reads the values of one table, and reports those that are not what the key wants.
+//!
+//! Every method gives nothing (or the default) for a bad value and goes on, so that one run finds all
+//! problems; [`Report::finish`](super::error::Report::finish) makes sure that no such stand-in is ever used.
+
+use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
+use std::time::Duration;
+
+use toml::Spanned;
+
+use super::error::Report;
+use super::raw::{Number, Refused, Text};
+
+/// The longest time any setting may be: short enough to be added to any clock.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A table being read: where problems go, and the path of its keys.
+pub(super) struct Scope<'r, 't> {
+    report: &'r mut Report<'t>,
+    path: String,
+}
+
+impl<'r, 't> Scope<'r, 't> {
+    pub(super) fn new(report: &'r mut Report<'t>, path: impl Into<String>) -> Self {
+        Self { report, path: path.into() }
+    }
+
+    pub(super) fn problem(&mut self, span: Range<usize>, name: &str, what: impl Into<String>) {
+        self.report.add(span, format!("{}.{name}", self.path), what);
+    }
+
+    /// A value as `parse` reads it. Nothing if it is absent or, with a problem reported, bad.
+    pub(super) fn read<V, T, E: ToString>(
+        &mut self,
+        name: &str,
+        raw: Option<Spanned<V>>,
+        parse: impl FnOnce(V) -> Result<T, E>,
+    ) -> Option<T> {
+        let (span, value) = raw.map(|raw| (raw.span(), raw.into_inner()))?;
+        parse(value).map_err(|error| self.problem(span, name, error.to_string())).ok()
+    }
+
+    /// The same for a key that has to be there; `table` is where it is missing from.
+    pub(super) fn require<V, T, E: ToString>(
+        &mut self,
+        name: &str,
+        table: &Range<usize>,
+        raw: Option<Spanned<V>>,
+        parse: impl FnOnce(V) -> Result<T, E>,
+    ) -> Option<T> {
+        if raw.is_none() {
+            self.problem(table.clone(), name, "is missing");
+        }
+        self.read(name, raw, parse)
+    }
+
+    pub(super) fn word<T: FromStr<Err: ToString>>(&mut self, name: &str, raw: Text, default: T) -> T {
+        // The allowed words follow from the key.
+        self.read(name, raw, |word| word.parse().map_err(|_| format!("unknown value {word:?}")))
+            .unwrap_or(default)
+    }
+
+    pub(super) fn number(
+        &mut self,
+        name: &str,
+        raw: Number,
+        default: usize,
+        range: RangeInclusive<i64>,
+    ) -> usize {
+        let parse = |number: i64| {
+            let within = range.contains(&number).then(|| usize::try_from(number).ok()).flatten();
+            within.ok_or_else(|| format!("{number} is out of range"))
+        };
+        self.read(name, raw, parse).unwrap_or(default)
+    }
+
+    /// A time above zero.
+    pub(super) fn duration(&mut self, name: &str, raw: Text, default: Duration) -> Duration {
+        self.read(name, raw, |text| positive_duration(&text)).unwrap_or(default)
+    }
+
+    pub(super) fn duration_or_zero(&mut self, name: &str, raw: Text, default: Duration) -> Duration {
+        self.read(name, raw, |text| any_duration(&text)).unwrap_or(default)
+    }
+
+    /// Refuses a key that a later version will have.
+    pub(super) fn refuse(&mut self, name: &str, raw: &Refused, what: &str) {
+        if let Some(raw) = raw {
+            self.problem(raw.span(), name, what);
+        }
+    }
+}
+
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match any_duration(text)? {
+        Duration::ZERO => Err("zero is not possible here".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+pub(super) fn any_duration(text: &str) -> Result<Duration, String> {
+    let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_at);
+    let milliseconds: u64 = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 60 * 60 * 1000,
+        _ => return Err(format!("{text:?} is not a number with one of the units ms, s, m, h")),
+    };
+    if digits.is_empty() {
+        return Err(format!("{text:?} has no number"));
+    }
+    let duration = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(milliseconds));
+    let duration = duration.map(Duration::from_millis).filter(|duration| *duration <= LONGEST);
+    duration.ok_or_else(|| format!("{text:?} is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_a_whole_number_and_a_unit() {
+        for (text, milliseconds) in
+            [("500ms", 500), ("5s", 5000), ("2m", 120_000), ("24h", 86_400_000), ("0s", 0)]
+        {
+            assert_eq!(any_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in [
+            "",
+            "5",
+            "s",
+            "1.5s",
+            "-1s",
+            "+1s",
+            " 5s",
+            "5 s",
+            "5S",
+            "5d",
+            "25h",
+            "1h30m",
+            "99999999999999999999h",
+        ] {
+            assert!(any_duration(text).is_err(), "{text:?}");
+        }
+        assert!(positive_duration("0ms").is_err());
+    }
+}

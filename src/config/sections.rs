@@ -1,0 +1,183 @@
+//! From the raw file and the overrides to a [`Config`]: every table but the routes, and all defaults.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use highgate_elector::headers;
+use http::HeaderName;
+
+use super::error::{ConfigError, Report};
+use super::raw::{Raw, RawAdmin, RawListen, RawLog, RawShutdown, RawStore, Section, Text};
+use super::scope::Scope;
+use super::words::{AccessLog, LogFormat};
+use super::{Admin, AdminAuth, Config, Listen, Log, Metrics, Overrides, Shutdown, Store, keys, routing};
+
+/// Headers that mean something to the gateway already.
+const TAKEN_HEADERS: &[&str] = &[
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    headers::RESOURCE,
+    headers::REASON,
+    headers::OUTCOME,
+];
+
+/// Judges the whole file at once; `report` knows where its spans point to.
+pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> Result<Config, ConfigError> {
+    let admin_span =
+        raw.admin.as_ref().and_then(|admin| admin.address.as_ref()).map(|address| address.span());
+    let listen = listen(table(raw.listen), overrides, &mut Scope::new(&mut report, "listen"));
+    let admin = admin(table(raw.admin), overrides, &mut report);
+    check_addresses(&listen, &admin, admin_span, &mut report);
+    let store = store(table(raw.store), overrides, &mut Scope::new(&mut report, "store"));
+    let log = log(table(raw.log), overrides, &mut report);
+    let shutdown = shutdown(table(raw.shutdown), &mut Scope::new(&mut report, "shutdown"));
+    let max_resources = table(raw.metrics).max_resources;
+    let max_resources =
+        Scope::new(&mut report, "metrics").number("max_resources", max_resources, 1000, 0..=1_000_000);
+    let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &mut report);
+    report.finish(Config { listen, admin, store, log, shutdown, metrics: Metrics { max_resources }, routes })
+}
+
+fn table<T: Default>(section: Option<Section<T>>) -> T {
+    section.map(Section::into_table).unwrap_or_default()
+}
+
+fn listen(raw: RawListen, overrides: &Overrides, scope: &mut Scope<'_, '_>) -> Listen {
+    scope.refuse("tls", &raw.tls, "this version serves plain HTTP only");
+    let workers = match scope.number("workers", raw.workers, 0, 0..=1024) {
+        0 => available_parallelism().map_or(1, usize::from),
+        workers => workers,
+    };
+    Listen {
+        address: address(scope, raw.address, overrides.listen, 8080),
+        workers,
+        header_timeout: scope.duration("header_timeout", raw.header_timeout, Duration::from_secs(10)),
+        idle_timeout: scope.duration("idle_timeout", raw.idle_timeout, Duration::from_secs(75)),
+        request_timeout: scope.duration("request_timeout", raw.request_timeout, Duration::from_secs(30)),
+        max_connections: scope.number("max_connections", raw.max_connections, 10_000, 1..=1_000_000),
+        token_header: scope
+            .read("token_header", raw.token_header, |name| token_header(&name))
+            .unwrap_or(HeaderName::from_static(headers::TOKEN)),
+    }
+}
+
+/// The address of a port: the file's is judged even where a flag stands over it.
+fn address(scope: &mut Scope<'_, '_>, raw: Text, flag: Option<SocketAddr>, default_port: u16) -> SocketAddr {
+    let parse = |text: String| text.parse().map_err(|_| format!("{text:?} is not an address"));
+    let file: Option<SocketAddr> = scope.read("address", raw, parse);
+    flag.or(file).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, default_port)))
+}
+
+fn token_header(name: &str) -> Result<HeaderName, String> {
+    let header =
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is not a header name"))?;
+    // With `_` for `-` it is the same header to many servers.
+    if TAKEN_HEADERS.contains(&header.as_str().replace('_', "-").as_str()) {
+        return Err(format!("{name:?} has another meaning"));
+    }
+    Ok(header)
+}
+
+fn admin(raw: RawAdmin, overrides: &Overrides, report: &mut Report<'_>) -> Admin {
+    let address = address(&mut Scope::new(report, "admin"), raw.address, overrides.admin, 9901);
+    let auth = raw.auth.and_then(|auth| {
+        let mut scope = Scope::new(report, "admin.auth");
+        let span = auth.span.clone();
+        scope.require("bearer_file", &span, auth.into_table().bearer_file, |file| {
+            read_bearer(Path::new(&file))
+        })
+    });
+    Admin { address, auth }
+}
+
+fn read_bearer(file: &Path) -> Result<AdminAuth, String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    let bearer = text.strip_suffix('\n').unwrap_or(&text);
+    let bearer = bearer.strip_suffix('\r').unwrap_or(bearer);
+    if bearer.is_empty() || !bearer.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("{} does not hold a bearer token", file.display()));
+    }
+    Ok(AdminAuth { bearer: bearer.to_owned() })
+}
+
+/// Port 0 is a different port every time.
+fn check_addresses(listen: &Listen, admin: &Admin, span: Option<Range<usize>>, report: &mut Report<'_>) {
+    let (data, admin) = (listen.address, admin.address);
+    let same_ip = data.ip() == admin.ip() || data.ip().is_unspecified() || admin.ip().is_unspecified();
+    if data.port() == 0 || data.port() != admin.port() || !same_ip {
+        return;
+    }
+    let what = format!("the admin port {admin} and the data port {data} are one");
+    match span {
+        Some(span) => report.add(span, "admin.address".to_owned(), what),
+        None => report.add_flag("--admin", what, keys::allowed("admin.address").unwrap_or_default()),
+    }
+}
+
+fn store(raw: RawStore, overrides: &Overrides, scope: &mut Scope<'_, '_>) -> Store {
+    scope.read("kind", raw.kind, |kind| match kind.as_str() {
+        "embedded" => Ok(()),
+        "etcd" => Err("this version has the embedded store only".to_owned()),
+        _ => Err(format!("unknown value {kind:?}")),
+    });
+    for (name, raw) in
+        [("endpoints", &raw.endpoints), ("prefix", &raw.prefix), ("tls", &raw.tls), ("user", &raw.user)]
+    {
+        scope.refuse(name, raw, "belongs to the etcd store, and this version has the embedded store only");
+    }
+    let parse = |path: String| if path.is_empty() { Err("is empty") } else { Ok(PathBuf::from(path)) };
+    let path = scope.read("path", raw.path, parse);
+    Store::Embedded { path: overrides.data_dir.clone().or(path).unwrap_or_else(|| "./highgate-data".into()) }
+}
+
+fn log(raw: RawLog, overrides: &Overrides, report: &mut Report<'_>) -> Log {
+    let mut scope = Scope::new(report, "log");
+    let format = scope.word("format", raw.format, LogFormat::Text);
+    let access = scope.word("access", raw.access, AccessLog::All);
+    let level = scope.read("level", raw.level, level);
+    let flag = overrides.log_level.clone().and_then(|text| {
+        level_of_flag(text).map_err(|what| report.add_flag("--log-level", what, keys::LEVELS)).ok()
+    });
+    Log {
+        format: overrides.log_format.unwrap_or(format),
+        access,
+        level: flag.or(level).unwrap_or_else(|| "info".to_owned()),
+    }
+}
+
+fn level_of_flag(text: String) -> Result<String, String> {
+    level(text).map_err(|what| format!("{what} (or in HIGHGATE_LOG_LEVEL)"))
+}
+
+fn level(text: String) -> Result<String, String> {
+    if keys::LEVELS.split(", ").any(|level| level == text) {
+        Ok(text)
+    } else {
+        Err(format!("unknown value {text:?}"))
+    }
+}
+
+fn shutdown(raw: RawShutdown, scope: &mut Scope<'_, '_>) -> Shutdown {
+    Shutdown {
+        unready_delay: scope.duration_or_zero("unready_delay", raw.unready_delay, Duration::from_secs(1)),
+        drain_limit: scope.duration("drain_limit", raw.drain_limit, Duration::from_secs(30)),
+    }
+}

@@ -1,0 +1,268 @@
+//! What happens, as it happens: the stream behind `/v1/events`, the live page and `highgate watch`.
+//!
+//! The gate, the reloader and whoever forwards the store's events publish [`Notice`]s on one [`Bus`]; the
+//! admin port subscribes. A notice is for people to look at: nothing in the gateway waits for one or decides
+//! by one. Publishing never blocks, a slow listener loses the oldest and is told how many, and without
+//! listeners nothing is even allocated.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use highgate_elector::Resource;
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+use crate::replica::Event;
+
+/// How many notices a listener may lag behind.
+const BUFFER: usize = 1024;
+
+/// Something an operator wants to see.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// A mark moved, opened, or was frozen or thawed.
+    Fence(Event),
+    /// A deposed leader's request was refused.
+    Stale {
+        route: Arc<str>,
+        resource: Resource,
+        token: u64,
+        mark: u64,
+    },
+    /// A forward ended and nobody knows whether it took effect.
+    Unknown {
+        route: Arc<str>,
+        resource: Resource,
+        token: u64,
+        why: &'static str,
+    },
+    Reloaded {
+        routes: usize,
+    },
+    ReloadFailed {
+        error: String,
+    },
+    Draining,
+}
+
+/// A notice and when it was published.
+#[derive(Clone, Debug)]
+pub struct Stamped {
+    pub at: SystemTime,
+    pub notice: Notice,
+}
+
+/// Everybody publishes here. Cheap to clone.
+#[derive(Clone)]
+pub struct Bus {
+    listeners: broadcast::Sender<Arc<Stamped>>,
+}
+
+impl Bus {
+    pub fn new() -> Self {
+        Self { listeners: broadcast::Sender::new(BUFFER) }
+    }
+
+    /// Tells whoever listens; free when nobody does.
+    pub fn publish(&self, notice: Notice) {
+        if self.listeners.receiver_count() == 0 {
+            return;
+        }
+        // The last listener may have left since: then nobody misses it.
+        let _ = self.listeners.send(Arc::new(Stamped { at: SystemTime::now(), notice }));
+    }
+
+    /// Everything published from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Stamped>> {
+        self.listeners.subscribe()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn listeners(&self) -> usize {
+        self.listeners.receiver_count()
+    }
+}
+
+impl Default for Bus {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Notice {
+    /// The resource it is about; none if it is about the whole gateway.
+    pub fn resource(&self) -> Option<&Resource> {
+        match self {
+            Self::Fence(
+                Event::Raised { resource, .. }
+                | Event::Opened { resource, .. }
+                | Event::Frozen { resource, .. }
+                | Event::Thawed { resource, .. },
+            )
+            | Self::Stale { resource, .. }
+            | Self::Unknown { resource, .. } => Some(resource),
+            Self::Reloaded { .. } | Self::ReloadFailed { .. } | Self::Draining => None,
+        }
+    }
+
+    /// The `type` of its JSON form.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Fence(Event::Raised { .. }) => "raised",
+            Self::Fence(Event::Opened { .. }) => "opened",
+            Self::Fence(Event::Frozen { .. }) => "frozen",
+            Self::Fence(Event::Thawed { .. }) => "thawed",
+            Self::Stale { .. } => "stale",
+            Self::Unknown { .. } => "unknown",
+            Self::Reloaded { .. } => "reloaded",
+            Self::ReloadFailed { .. } => "reload-failed",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+impl Stamped {
+    /// One line of JSON.
+    pub fn to_json(&self) -> String {
+        let wire = Wire { kind: self.notice.kind(), at: rfc3339(self.at), ..self.notice.wire() };
+        serde_json::to_string(&wire).expect("strings and numbers always serialise")
+    }
+}
+
+/// The JSON form: flat, and a field that does not apply is absent.
+#[derive(Default, Serialize)]
+struct Wire<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    routes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+impl Notice {
+    fn wire(&self) -> Wire<'_> {
+        let about = Wire { resource: self.resource().map(Resource::as_str), ..Wire::default() };
+        match self {
+            // A raise is the token that caused it becoming the mark.
+            Self::Fence(Event::Raised { from, to, .. }) => {
+                Wire { token: Some(*to), mark: Some(*to), from: Some(*from), ..about }
+            }
+            Self::Fence(Event::Opened { mark, after, .. }) => {
+                Wire { mark: Some(*mark), after_seconds: Some(after.as_secs_f64()), ..about }
+            }
+            Self::Fence(Event::Frozen { mark, .. } | Event::Thawed { mark, .. }) => {
+                Wire { mark: Some(*mark), ..about }
+            }
+            Self::Stale { route, token, mark, .. } => {
+                Wire { route: Some(route), token: Some(*token), mark: Some(*mark), ..about }
+            }
+            Self::Unknown { route, token, why, .. } => {
+                Wire { route: Some(route), token: Some(*token), why: Some(why), ..about }
+            }
+            Self::Reloaded { routes } => Wire { routes: Some(*routes), ..about },
+            Self::ReloadFailed { error } => Wire { error: Some(error), ..about },
+            Self::Draining => about,
+        }
+    }
+}
+
+/// UTC with milliseconds, e.g. `2026-02-28T09:30:00.250Z`. Times before 1970 are shown as its first moment.
+fn rfc3339(at: SystemTime) -> String {
+    let since: Duration = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let millis = since.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// The Gregorian date of a day counted from 1970-01-01.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Counted from March of year 0, so that the leap day is the last of its year and eras of 400 years repeat.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64, millis: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_millis(millis)
+    }
+
+    fn json(notice: Notice) -> String {
+        Stamped { at: at(0, 0), notice }.to_json()
+    }
+
+    fn ledger() -> Resource {
+        Resource::parse("ledger").unwrap()
+    }
+
+    #[test]
+    fn a_time_is_written_in_utc_with_milliseconds() {
+        for (time, text) in [
+            (at(0, 0), "1970-01-01T00:00:00.000Z"),
+            (at(951_782_400, 5), "2000-02-29T00:00:00.005Z"),
+            (at(1_709_251_199, 999), "2024-02-29T23:59:59.999Z"),
+            (at(1_772_271_000, 250), "2026-02-28T09:30:00.250Z"),
+            (at(4_107_542_400, 0), "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(rfc3339(time), text);
+        }
+    }
+
+    #[test]
+    fn the_json_form_names_the_type_and_leaves_out_what_does_not_apply() {
+        const AT: &str = r#""at":"1970-01-01T00:00:00.000Z""#;
+        let stale = Notice::Stale { route: "r".into(), resource: ledger(), token: 7, mark: 8 };
+        assert_eq!(
+            json(stale),
+            format!(r#"{{"type":"stale",{AT},"route":"r","resource":"ledger","token":7,"mark":8}}"#)
+        );
+        let raised = Notice::Fence(Event::Raised { resource: ledger(), from: 7, to: 8 });
+        assert_eq!(
+            json(raised),
+            format!(r#"{{"type":"raised",{AT},"resource":"ledger","token":8,"mark":8,"from":7}}"#)
+        );
+        assert_eq!(json(Notice::Draining), format!(r#"{{"type":"draining",{AT}}}"#));
+        let failed = Notice::ReloadFailed { error: "line 1\n\"x\"".to_owned() };
+        assert_eq!(
+            json(failed),
+            format!(r#"{{"type":"reload-failed",{AT},"error":"line 1\n\"x\""}}"#),
+            "a line break in a message does not break the line"
+        );
+    }
+
+    #[test]
+    fn a_notice_reaches_whoever_listens_and_nobody_else() {
+        let bus = Bus::new();
+        bus.publish(Notice::Draining);
+        let mut listener = bus.subscribe();
+        assert!(listener.try_recv().is_err(), "what was published before is gone");
+        bus.publish(Notice::Reloaded { routes: 3 });
+        assert_eq!(listener.try_recv().unwrap().notice.kind(), "reloaded");
+    }
+}

@@ -1,0 +1,156 @@
+//! The gate: a request's way through one core, from the socket to the upstream and back.
+//!
+//! The rooms are its files, in the order in which a request walks through them: [`accept`], [`claim`],
+//! [`fence`], [`forward`], [`respond`]. Each core has its own [`Worker`] with a runtime, connections and pool
+//! of its own; the ledger and the store are the only things that cores share.
+
+pub(crate) mod accept;
+pub mod claim;
+mod fence;
+mod forward;
+mod respond;
+mod worker;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use futures_util::future::{Either, Ready, ready};
+use http::{Request, Response, request};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use tower::{Layer, Service, ServiceBuilder};
+
+use crate::config::Route;
+use crate::ledger::Permit;
+use crate::metrics::Decision;
+use accept::Conduct;
+use claim::{Claim, Stand, claim};
+use fence::FenceLayer;
+use forward::Forward;
+use forward::body::Upload;
+use forward::pool::Line;
+use respond::{Answer, Body, Refusal, Refused, RespondLayer, Story};
+pub(crate) use worker::{Setup, Worker, run};
+
+/// A request as it came in.
+type Inbound = Request<Incoming>;
+
+/// A request whose route, resource and token are known.
+pub(crate) struct Claimed {
+    head: request::Parts,
+    body: Incoming,
+    route: Arc<Route>,
+    stand: Stand,
+    client: Rc<Conduct>,
+    story: Story,
+}
+
+/// A request that may be written to the line now.
+pub(crate) struct Admitted {
+    request: Request<Upload>,
+    client: Rc<Conduct>,
+    route: Arc<Route>,
+    line: Line,
+    permit: Option<Permit>,
+    story: Story,
+}
+
+/// The stack for one client connection, from top to bottom.
+fn gate(
+    worker: Rc<Worker>,
+    client: Rc<Conduct>,
+) -> impl hyper::service::Service<
+    Inbound,
+    Response = Response<Body>,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Response<Body>, Infallible>>,
+> {
+    let stack = ServiceBuilder::new()
+        // Outermost, so that every answer is counted and logged, whoever made it.
+        .layer(RespondLayer::new(worker.clone(), client.clone()))
+        // Before anything is read of the body: what is malformed or has no route costs nothing more.
+        .layer(ClaimLayer { worker: worker.clone(), client })
+        // Reads small bodies, checks a connection out, and only then admits.
+        .layer(FenceLayer::new(worker.clone()))
+        // Writes, once; owns the permit until the response has certainly ended.
+        .service(Forward::new(worker));
+    service_fn(move |request| stack.clone().call(request))
+}
+
+/// Puts the pure [`claim`] into the stack.
+#[derive(Clone)]
+struct ClaimLayer {
+    worker: Rc<Worker>,
+    client: Rc<Conduct>,
+}
+
+#[derive(Clone)]
+struct Claims<S> {
+    layer: ClaimLayer,
+    inner: S,
+}
+
+impl<S> Layer<S> for ClaimLayer {
+    type Service = Claims<S>;
+
+    fn layer(&self, inner: S) -> Claims<S> {
+        Claims { layer: self.clone(), inner }
+    }
+}
+
+impl<S: Service<Claimed, Response = Answer, Error = Refused>> Service<Inbound> for Claims<S> {
+    type Response = Answer;
+    type Error = Refused;
+    type Future = Either<Ready<Result<Answer, Refused>>, S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Inbound) -> Self::Future {
+        match self.layer.claim(request) {
+            Ok(claimed) => Either::Right(self.inner.call(claimed)),
+            Err(refused) => Either::Left(ready(Err(refused))),
+        }
+    }
+}
+
+impl ClaimLayer {
+    fn claim(&self, request: Inbound) -> Result<Claimed, Refused> {
+        let (head, body) = request.into_parts();
+        let mut story = Story {
+            started: Instant::now(),
+            route: None,
+            resource: None,
+            token: None,
+            decision: Decision::Refused,
+            upstream: None,
+        };
+        if let Some(why) = self.client.flagged() {
+            return Err(Refused { refusal: Refusal::Framing(why), story });
+        }
+        match claim(&head, &self.worker.routes.load(), &self.worker.token_header) {
+            Ok(Claim { route, stand }) => {
+                story.route = Some(route.clone());
+                match &stand {
+                    Stand::Unfenced => {}
+                    Stand::Unchecked { resource, .. } => story.resource = Some(resource.clone()),
+                    Stand::Fenced { resource, token } => {
+                        story.resource = Some(resource.clone());
+                        story.token = Some(*token);
+                    }
+                }
+                Ok(Claimed { head, body, route, stand, client: self.client.clone(), story })
+            }
+            Err(unclaimed) => {
+                story.route = unclaimed.route;
+                story.resource = unclaimed.resource;
+                Err(Refused { refusal: Refusal::Unclaimed(unclaimed.why), story })
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Client connections: accepted on every core, limited, timed, and read as HTTP/1.1 or HTTP/2.
+//!
+//! Each core has its own listener on the shared address (SO_REUSEPORT), so a connection lives on the core that
+//! accepted it. Time-outs are the sweeper's: hyper's own header timer would also run between the requests of
+//! a kept-alive connection. An accept error is waited out, never fatal.
+
+mod conduct;
+mod framing;
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+
+pub(crate) use conduct::{Busy, Conduct, Connections};
+use conduct::Order;
+use framing::{Framing, MAX_HEADERS};
+
+use super::{Worker, gate};
+
+const BACKLOG: i32 = 1024;
+/// After an accept error, most often for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection over the limit is heard out, so that it can read its refusal.
+const TURN_AWAY: Duration = Duration::from_millis(500);
+/// The largest request head.
+const MAX_HEAD: usize = 64 << 10;
+const MAX_STREAMS: u32 = 200;
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const PEEK_AGAIN: Duration = Duration::from_millis(5);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+
+/// One listener a worker, all on one address. A port that somebody else listens on is an error, even
+/// though SO_REUSEPORT would share it: two gateways on one port would be two fences.
+pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdListener>> {
+    if address.port() != 0 {
+        let probe = socket(address)?;
+        probe.bind(&address.into())?;
+        probe.listen(1)?;
+    }
+    let first = listener(address)?;
+    let address = first.local_addr()?;
+    let rest = (1..workers).map(|_| listener(address));
+    std::iter::once(Ok(first)).chain(rest).collect()
+}
+
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+fn listener(address: SocketAddr) -> io::Result<StdListener> {
+    let socket = socket(address)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Accepts until it is dropped.
+pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let serve: Pin<Box<dyn Future<Output = ()>>> =
+                    if worker.connections.len() < worker.max_connections {
+                        Box::pin(serve(worker.clone(), stream, peer))
+                    } else {
+                        Box::pin(turn_away(stream))
+                    };
+                tokio::task::spawn_local(serve);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection; trying again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Says 503 to a connection over the limit, in the one form that needs no request to be read.
+async fn turn_away(mut stream: TcpStream) {
+    let body = r#"{"type":"urn:highgate:problem:overloaded","title":"Gateway overloaded","status":503,"detail":"the gateway has reached its connection limit; try again","reason":"overloaded"}"#;
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
+         Retry-After: 1\r\nX-Fencing-Reason: overloaded\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let hear_out = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(TURN_AWAY, hear_out).await;
+}
+
+async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
+    let conduct = Conduct::new(peer);
+    let slot = worker.connections.insert(conduct.clone());
+    worker.open_connections.fetch_add(1, Ordering::Relaxed);
+    worker.stir();
+    // An answer that is sent late because of Nagle helps nobody; if it cannot be turned off, so be it.
+    let _ = stream.set_nodelay(true);
+    let header_timeout = worker.header_timeout;
+    let sniffed = tokio::time::timeout(header_timeout, sniff(&stream, &conduct)).await;
+    match sniffed {
+        Ok(Some(Protocols::Http1)) => serve_http1(worker.clone(), stream, conduct).await,
+        Ok(Some(Protocols::Http2)) => serve_http2(worker.clone(), stream, conduct).await,
+        Ok(None) | Err(_) => {}
+    }
+    worker.connections.remove(slot);
+    worker.open_connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+enum Protocols {
+    Http1,
+    Http2,
+}
+
+/// Which protocol the client speaks, by its first bytes, which stay unread. None: it left or is to leave.
+async fn sniff(stream: &TcpStream, conduct: &Conduct) -> Option<Protocols> {
+    loop {
+        let mut first = [0; PREFACE.len()];
+        let seen = std::future::poll_fn(|cx| match conduct.order(cx.waker()) {
+            Order::Serve => stream.poll_peek(cx, &mut ReadBuf::new(&mut first)).map(Result::ok),
+            Order::Finish | Order::Break => Poll::Ready(None),
+        });
+        let seen = seen.await?;
+        if seen == 0 {
+            return None;
+        }
+        if !PREFACE.starts_with(&first[..seen]) {
+            return Some(Protocols::Http1);
+        }
+        if seen == PREFACE.len() {
+            return Some(Protocols::Http2);
+        }
+        // Part of the preface: nothing tells when the rest is there but looking again.
+        tokio::time::sleep(PEEK_AGAIN).await;
+    }
+}
+
+async fn serve_http1(worker: Rc<Worker>, stream: TcpStream, conduct: Rc<Conduct>) {
+    let strict = Strict { stream, framing: Framing::new(), conduct: conduct.clone() };
+    let connection = http1::Builder::new()
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(strict), gate(worker, conduct.clone()));
+    let mut connection = pin!(connection);
+    obey(&conduct, |cx, finish| {
+        if finish {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    })
+    .await;
+}
+
+async fn serve_http2(worker: Rc<Worker>, stream: TcpStream, conduct: Rc<Conduct>) {
+    conduct.multiplexes();
+    let connection = http2::Builder::new(OnThisCore)
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD as u32)
+        .serve_connection(TokioIo::new(stream), gate(worker, conduct.clone()));
+    let mut connection = pin!(connection);
+    obey(&conduct, |cx, finish| {
+        if finish {
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    })
+    .await;
+}
+
+/// Polls a connection to its end, or as long as its orders let it. `poll` is told once to finish.
+async fn obey(
+    conduct: &Conduct,
+    mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<hyper::Result<()>>,
+) {
+    let mut finishing = false;
+    let ended = std::future::poll_fn(|cx| {
+        let finish = match conduct.order(cx.waker()) {
+            Order::Serve => false,
+            Order::Finish => !std::mem::replace(&mut finishing, true),
+            Order::Break => return Poll::Ready(Ok(())),
+        };
+        poll(cx, finish)
+    });
+    if let Err(error) = ended.await {
+        tracing::debug!(peer = %conduct.peer(), error = &error as &dyn std::error::Error, "connection ended");
+    }
+}
+
+/// Streams of a connection run on the core of the connection.
+#[derive(Clone, Copy)]
+struct OnThisCore;
+
+impl<F: Future<Output = ()> + 'static> Executor<F> for OnThisCore {
+    fn execute(&self, stream: F) {
+        tokio::task::spawn_local(stream);
+    }
+}
+
+/// A socket whose HTTP/1 framing is followed as it is read.
+struct Strict {
+    stream: TcpStream,
+    framing: Framing,
+    conduct: Rc<Conduct>,
+}
+
+impl AsyncRead for Strict {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let had = buffer.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+        let followed = this.framing.follow(&buffer.filled()[had..], &this.conduct);
+        Poll::Ready(followed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+}
+
+impl AsyncWrite for Strict {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,163 @@
+//! How a client connection behaves: what the gate, the reader and the sweeper know of it together.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+/// One client connection. Lives on one core; everything is a cell.
+pub(crate) struct Conduct {
+    peer: SocketAddr,
+    /// Requests (or streams) that are not answered to the end.
+    busy: Cell<usize>,
+    /// Since when nothing is busy, or when the connection began.
+    idle_since: Cell<Instant>,
+    /// Since when a request head is incomplete.
+    head_since: Cell<Option<Instant>>,
+    /// Why nothing on this connection may be forwarded any more.
+    flagged: Cell<Option<&'static str>>,
+    one_at_a_time: Cell<bool>,
+    order: Cell<Order>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// What the connection's task is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Order {
+    Serve,
+    /// Finish what is under way, take nothing new.
+    Finish,
+    /// Drop it now.
+    Break,
+}
+
+/// A request under way on a connection.
+pub(crate) struct Busy(Rc<Conduct>);
+
+impl Conduct {
+    pub(super) fn new(peer: SocketAddr) -> Rc<Self> {
+        Rc::new(Self {
+            peer,
+            busy: Cell::new(0),
+            idle_since: Cell::new(Instant::now()),
+            head_since: Cell::new(None),
+            flagged: Cell::new(None),
+            one_at_a_time: Cell::new(true),
+            order: Cell::new(Order::Serve),
+            waker: Cell::new(None),
+        })
+    }
+
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(crate) fn begin_request(self: &Rc<Self>) -> Busy {
+        self.busy.set(self.busy.get() + 1);
+        Busy(self.clone())
+    }
+
+    /// Why requests of this connection are refused, if they are.
+    pub(crate) fn flagged(&self) -> Option<&'static str> {
+        self.flagged.get()
+    }
+
+    pub(super) fn flag(&self, why: &'static str) {
+        self.flagged.set(Some(why));
+    }
+
+    /// Streams come and go beside each other: no single one ends the connection.
+    pub(super) fn multiplexes(&self) {
+        self.one_at_a_time.set(false);
+    }
+
+    pub(super) fn set_reading_head(&self, reading: bool) {
+        let since = self.head_since.get().unwrap_or_else(Instant::now);
+        self.head_since.set(reading.then_some(since));
+    }
+
+    /// The answer on this connection was cut. If the client does not read, nobody polls it: break it here.
+    pub(crate) fn break_off(&self) {
+        if self.one_at_a_time.get() {
+            self.tell(Order::Break);
+        }
+    }
+
+    /// Orders only get stricter.
+    fn tell(&self, order: Order) {
+        if order > self.order.get() {
+            self.order.set(order);
+            if let Some(waker) = self.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// What to do now; the task is woken when that changes.
+    pub(super) fn order(&self, waker: &Waker) -> Order {
+        self.waker.set(Some(waker.clone()));
+        self.order.get()
+    }
+
+    fn check(&self, now: Instant, header_timeout: Duration, idle_timeout: Duration) {
+        if self.busy.get() > 0 {
+            return;
+        }
+        let idle = now.saturating_duration_since(self.idle_since.get());
+        let head = self.head_since.get().map(|since| now.saturating_duration_since(since).min(idle));
+        match head {
+            Some(head) if head >= header_timeout => self.tell(Order::Break),
+            None if idle >= idle_timeout => self.tell(Order::Finish),
+            _ => {}
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_tests() -> Rc<Self> {
+        Self::new(([127, 0, 0, 1], 1).into())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
+        self.0.idle_since.set(Instant::now());
+    }
+}
+
+/// The connections of one core.
+#[derive(Default)]
+pub(crate) struct Connections {
+    slots: RefCell<Slab<Rc<Conduct>>>,
+}
+
+impl Connections {
+    pub(super) fn insert(&self, conduct: Rc<Conduct>) -> usize {
+        self.slots.borrow_mut().insert(conduct)
+    }
+
+    pub(super) fn remove(&self, slot: usize) {
+        self.slots.borrow_mut().remove(slot);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.borrow().len()
+    }
+
+    /// Ends connections that take too long over a head or have been idle for too long.
+    pub(crate) fn sweep(&self, now: Instant, header_timeout: Duration, idle_timeout: Duration) {
+        for (_, conduct) in self.slots.borrow().iter() {
+            conduct.check(now, header_timeout, idle_timeout);
+        }
+    }
+
+    /// Nothing new on any connection.
+    pub(crate) fn finish_all(&self) {
+        for (_, conduct) in self.slots.borrow().iter() {
+            conduct.tell(Order::Finish);
+        }
+    }
+}

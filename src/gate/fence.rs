@@ -1,0 +1,223 @@
+//! A claim before its fence: admitted with a permit, or refused with the reason.
+//!
+//! The order matters. A deposed leader is refused before its body is read. A token above the mark waits here
+//! for the raise, without a connection. The upstream connection is checked out *before* the final
+//! compare-and-swap, so that nothing but the write lies between admission and the wire.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use futures_util::future::LocalBoxFuture;
+use highgate_elector::{Resource, Token};
+use http::Request;
+use tokio::time::timeout_at;
+use tower::{Layer, Service};
+
+use super::claim::{Stand, Waiver};
+use super::forward::body::{Upload, UploadError};
+use super::forward::pool::{ConnectError, Line};
+use super::respond::{Answer, Fault, Outcome, Refusal, Refused};
+use super::{Admitted, Claimed, Worker};
+use crate::config::{OnUnknown, Route, Tokens};
+use crate::ledger::{Cell, Denied, Permit};
+use crate::metrics::Decision;
+
+#[derive(Clone)]
+pub(crate) struct FenceLayer {
+    worker: Rc<Worker>,
+}
+
+impl FenceLayer {
+    pub(crate) fn new(worker: Rc<Worker>) -> Self {
+        Self { worker }
+    }
+}
+
+impl<S> Layer<S> for FenceLayer {
+    type Service = Fence<S>;
+
+    fn layer(&self, inner: S) -> Fence<S> {
+        Fence { worker: self.worker.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Fence<S> {
+    worker: Rc<Worker>,
+    inner: S,
+}
+
+impl<S> Service<Claimed> for Fence<S>
+where
+    S: Service<Admitted, Response = Answer, Error = Refused> + Clone + 'static,
+{
+    type Response = Answer;
+    type Error = Refused;
+    type Future = LocalBoxFuture<'static, Result<Answer, Refused>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, claimed: Claimed) -> Self::Future {
+        let worker = self.worker.clone();
+        let mut inner = self.inner.clone();
+        Box::pin(async move {
+            let Claimed { head, body, route, stand, client, mut story } = claimed;
+            let judged = judge(&worker, &route, stand, body).await;
+            worker.metrics.decided(story.started.elapsed());
+            let (upload, line, permit, decision) = match judged {
+                Ok(passed) => passed,
+                Err(refusal) => return Err(Refused { refusal, story }),
+            };
+            story.decision = decision;
+            let request = Request::from_parts(head, upload);
+            inner.call(Admitted { request, client, route, line, permit, story }).await
+        })
+    }
+}
+
+type Passed = (Upload, Line, Option<Permit>, Decision);
+
+async fn judge(
+    worker: &Worker,
+    route: &Arc<Route>,
+    stand: Stand,
+    body: hyper::body::Incoming,
+) -> Result<Passed, Refusal> {
+    let (resource, token) = match stand {
+        Stand::Fenced { resource, token } => (resource, token),
+        Stand::Unfenced => return pass(worker, route, body, Decision::Unfenced).await,
+        Stand::Unchecked { resource, waiver } => {
+            if waiver == Waiver::Audited {
+                tracing::warn!(route = %route.name, %resource, "a fenced request without a token was let through");
+            }
+            return pass(worker, route, body, Decision::Allowed).await;
+        }
+    };
+    let mut approach = Approach::new(worker, route, &resource, token);
+    let cell = approach.wait_until_open().await?;
+    let upload = Upload::prepare(body, worker.request_timeout).await?;
+    let line = worker.pool.check_out(route).await?;
+    loop {
+        match cell.clone().admit(token) {
+            Ok(permit) => return Ok((upload, line, Some(permit), Decision::Admitted)),
+            // The gate moved while the body or the connection was on its way.
+            Err(Denied::Raising | Denied::Ahead { .. }) => drop(approach.wait_until_open().await?),
+            Err(denied) => return Err(denied.into()),
+        }
+    }
+}
+
+/// Without a fence: the connection is all that is needed.
+async fn pass(
+    worker: &Worker,
+    route: &Route,
+    body: hyper::body::Incoming,
+    decision: Decision,
+) -> Result<Passed, Refusal> {
+    let upload = Upload::prepare(body, worker.request_timeout).await?;
+    Ok((upload, worker.pool.check_out(route).await?, None, decision))
+}
+
+/// A token on its way to an open gate.
+struct Approach<'a> {
+    worker: &'a Worker,
+    route: &'a Route,
+    resource: &'a Resource,
+    token: Token,
+    /// Since when it waits: the hold time-out counts over all waits of one request.
+    held_since: Option<Instant>,
+    asked: bool,
+}
+
+impl<'a> Approach<'a> {
+    fn new(worker: &'a Worker, route: &'a Route, resource: &'a Resource, token: Token) -> Self {
+        Self { worker, route, resource, token, held_since: None, asked: false }
+    }
+
+    /// Waits, no longer than the route's hold time-out, until the gate is open at this token.
+    async fn wait_until_open(&mut self) -> Result<Arc<Cell>, Refusal> {
+        let cell = self.find()?;
+        if self.look(&cell)? {
+            return Ok(cell);
+        }
+        let deadline = *self.held_since.get_or_insert_with(Instant::now) + self.route.hold_timeout;
+        loop {
+            let changed = cell.changed();
+            if self.look(&cell)? {
+                return Ok(cell);
+            }
+            if timeout_at(deadline.into(), changed).await.is_err() {
+                return Err(Refusal::Raising);
+            }
+        }
+    }
+
+    /// The resource's cell. Only a token that may raise makes a new one: others cost no memory.
+    fn find(&self) -> Result<Arc<Cell>, Refusal> {
+        match (self.worker.ledger.get(self.resource.as_str()), self.route.tokens) {
+            (Some(cell), _) => Ok(cell),
+            (None, Tokens::Trusted) => Ok(self.worker.ledger.enter(self.resource)),
+            (None, Tokens::Issued) => Err(Refusal::NotIssued { mark: 0 }),
+        }
+    }
+
+    /// True if the gate is open; false if it may open by waiting.
+    fn look(&mut self, cell: &Cell) -> Result<bool, Refusal> {
+        match cell.look(self.token) {
+            Ok(()) => Ok(true),
+            Err(Denied::Raising) => Ok(false),
+            Err(Denied::Ahead { mark }) => match self.route.tokens {
+                Tokens::Trusted => self.ask().map(|()| false),
+                // Whoever was elected had the mark raised before it was told its token.
+                Tokens::Issued => Err(Refusal::NotIssued { mark }),
+            },
+            Err(denied) => Err(denied.into()),
+        }
+    }
+
+    fn ask(&mut self) -> Result<(), Refusal> {
+        if self.asked {
+            return Ok(());
+        }
+        self.asked = true;
+        let block = self.route.on_unknown == OnUnknown::Block;
+        self.worker.store.want(self.resource.clone(), self.token, block).map_err(|_| Refusal::Overloaded)
+    }
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Stale { mark } => Self::Stale { mark },
+            Denied::Ahead { .. } | Denied::Raising => Self::Raising,
+            Denied::Frozen { mark } => Self::Frozen { mark },
+            Denied::Full => Self::Overloaded,
+            Denied::Halted => Self::StoreUnavailable,
+        }
+    }
+}
+
+impl From<ConnectError> for Refusal {
+    fn from(error: ConnectError) -> Self {
+        let fault = match &error {
+            ConnectError::Slow => Fault::Slow("it did not accept a connection in time"),
+            ConnectError::Refused(_) => Fault::Broken("no connection could be made"),
+            ConnectError::Handshake(_) => Fault::Broken("HTTP could not be started on the connection"),
+        };
+        tracing::debug!(error = &error as &dyn std::error::Error, "no upstream connection");
+        Self::Upstream { fault, outcome: Outcome::NotSent }
+    }
+}
+
+impl From<UploadError> for Refusal {
+    fn from(error: UploadError) -> Self {
+        match error {
+            UploadError::Slow => Self::SlowRequest,
+            UploadError::Broken(_) => Self::BrokenRequest,
+        }
+    }
+}

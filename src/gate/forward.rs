@@ -1,0 +1,107 @@
+//! An admitted request to its upstream and the response back. Nothing is ever sent twice.
+//!
+//! The line was checked out before admission, so from here on the request is only written. How it ends is
+//! the [`flight`]'s business; this module turns heads into heads.
+
+pub(super) mod body;
+pub(super) mod flight;
+mod headers;
+pub(super) mod pool;
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use futures_util::future::LocalBoxFuture;
+use http::{Response, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tower::Service;
+
+use super::respond::{Answer, Body, Fault, Outcome, Refusal, Refused, Story};
+use super::{Admitted, Worker};
+use body::Download;
+use flight::{Flight, Lost};
+
+/// The innermost service.
+#[derive(Clone)]
+pub(crate) struct Forward {
+    worker: Rc<Worker>,
+}
+
+impl Forward {
+    pub(crate) fn new(worker: Rc<Worker>) -> Self {
+        Self { worker }
+    }
+}
+
+impl Service<Admitted> for Forward {
+    type Response = Answer;
+    type Error = Refused;
+    type Future = LocalBoxFuture<'static, Result<Answer, Refused>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, admitted: Admitted) -> Self::Future {
+        let worker = self.worker.clone();
+        Box::pin(async move {
+            let Admitted { mut request, client, route, line, permit, mut story } = admitted;
+            headers::outbound(&mut request, &route.upstream, client.peer().ip());
+            let started = Instant::now();
+            let exchange = Flight::begin(worker, route, client, line, permit, request);
+            let flight = exchange.flight();
+            let answer = exchange.await;
+            story.upstream = Some(started.elapsed());
+            match answer {
+                Ok((head, body)) => answer_with(head, flight, body, story).await,
+                Err(lost) => Err(Refused { refusal: lost.into(), story }),
+            }
+        })
+    }
+}
+
+/// The upstream's response as the client gets it.
+async fn answer_with(
+    mut head: Response<()>,
+    flight: Rc<Flight>,
+    body: Incoming,
+    story: Story,
+) -> Result<Answer, Refused> {
+    if head.status() == StatusCode::SWITCHING_PROTOCOLS {
+        // No upgrade was asked for: whatever speaks there now is not HTTP.
+        flight.lose("the upstream switched protocols unasked");
+        return Err(Refused { refusal: Refusal::upstream_broken("it switched protocols unasked"), story });
+    }
+    headers::inbound(&mut head);
+    let body = if body.is_end_stream() {
+        // Nobody polls a body that is empty, so its end is now.
+        std::future::poll_fn(|cx| Poll::Ready(flight.complete(cx))).await;
+        Body::empty()
+    } else {
+        Body::download(Download::new(flight, body))
+    };
+    Ok(Answer { response: head.map(|()| body), story })
+}
+
+impl From<Lost> for Refusal {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::NotSent(error) => {
+                debug(&error);
+                let fault = Fault::Broken("the connection was gone before anything was sent");
+                Self::Upstream { fault, outcome: Outcome::NotSent }
+            }
+            Lost::Broken(error) => {
+                debug(&error);
+                Self::upstream_broken("it closed the connection without a complete response head")
+            }
+            Lost::Cut(why) => Self::Upstream { fault: Fault::Slow(why), outcome: Outcome::Unknown },
+        }
+    }
+}
+
+fn debug(error: &hyper::Error) {
+    tracing::debug!(error = error as &dyn std::error::Error, "no response");
+}

@@ -1,0 +1,198 @@
+//! Bodies on their way: up to the upstream, and down to the client.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use super::flight::Flight;
+
+/// Bodies up to this size are read before admission, so that a slow client cannot hold a place in flight.
+pub(crate) const SMALL: u64 = 64 << 10;
+
+/// A request body as it goes to the upstream.
+pub(crate) struct Upload {
+    /// What was read before admission.
+    ready: VecDeque<Frame<Bytes>>,
+    /// What the client is still sending.
+    rest: Option<Incoming>,
+    /// When a byte last moved; shared with the flight, which watches for a standstill.
+    progress: Rc<Cell<Instant>>,
+}
+
+/// The client's body did not arrive.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    #[error("the client did not send its body in time")]
+    Slow,
+    #[error("the client's body broke off")]
+    Broken(#[source] hyper::Error),
+}
+
+impl Upload {
+    /// Reads a small body whole. Of a larger one, or one that does not say its size, takes only what is
+    /// there already: a streaming client may be waiting for the answer before it sends more.
+    pub(crate) async fn prepare(mut body: Incoming, limit: Duration) -> Result<Self, UploadError> {
+        let mut upload = Self::nothing();
+        if body.is_end_stream() {
+            return Ok(upload);
+        }
+        if body.size_hint().exact().is_some_and(|size| size <= SMALL) {
+            let whole = tokio::time::timeout(limit, body.collect());
+            let whole = whole.await.map_err(|_| UploadError::Slow)?.map_err(UploadError::Broken)?;
+            let trailers = whole.trailers().cloned();
+            upload.ready.push_back(Frame::data(whole.to_bytes()));
+            upload.ready.extend(trailers.map(Frame::trailers));
+            return Ok(upload);
+        }
+        let ended = std::future::poll_fn(|cx| upload.take_what_is_there(&mut body, cx)).await?;
+        upload.rest = (!ended).then_some(body);
+        Ok(upload)
+    }
+
+    fn nothing() -> Self {
+        Self { ready: VecDeque::new(), rest: None, progress: Rc::new(Cell::new(Instant::now())) }
+    }
+
+    /// Never pending. True if the body has ended.
+    fn take_what_is_there(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<bool, UploadError>> {
+        let mut taken = 0;
+        while taken < SMALL {
+            match Pin::new(&mut *body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    taken += frame.data_ref().map_or(0, |data| data.len() as u64);
+                    self.ready.push_back(frame);
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(UploadError::Broken(error))),
+                Poll::Ready(None) => return Poll::Ready(Ok(true)),
+                Poll::Pending => return Poll::Ready(Ok(false)),
+            }
+        }
+        Poll::Ready(Ok(false))
+    }
+
+    pub(super) fn progress(&self) -> Rc<Cell<Instant>> {
+        self.progress.clone()
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(frame) = self.ready.pop_front() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(rest).poll_frame(cx));
+        self.progress.set(Instant::now());
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ready.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ready: u64 =
+            self.ready.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
+        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let mut hint = SizeHint::new();
+        hint.set_lower(ready + rest.lower());
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(ready + upper);
+        }
+        hint
+    }
+}
+
+/// A response body on its way to the client. Drives the upstream connection while it is polled; if the client
+/// goes away before the end, a fenced one is read to its end all the same.
+pub(crate) struct Download {
+    /// Both are there until the end was seen.
+    under_way: Option<(Rc<Flight>, Incoming)>,
+}
+
+/// The response broke off; the client sees a body that ends too early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DownloadError {
+    #[error("the gateway cut the request: {0}")]
+    Cut(&'static str),
+    #[error("the upstream's response broke off")]
+    Broken(#[source] hyper::Error),
+}
+
+impl Download {
+    pub(super) fn new(flight: Rc<Flight>, body: Incoming) -> Self {
+        Self { under_way: Some((flight, body)) }
+    }
+
+    /// Reads on without a client, so that the end is known.
+    pub(super) async fn exhaust(mut self) {
+        while let Some(Ok(_)) = self.frame().await {}
+    }
+}
+
+impl Body for Download {
+    type Data = Bytes;
+    type Error = DownloadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
+        let Some((flight, body)) = &mut self.under_way else { return Poll::Ready(None) };
+        let frame = match flight.drive(cx) {
+            Err(why) => Some(Err(DownloadError::Cut(why))),
+            Ok(()) => ready!(Pin::new(&mut *body).poll_frame(cx)).map(|frame| {
+                frame.map_err(|error| {
+                    flight.lose("the response broke off");
+                    DownloadError::Broken(error)
+                })
+            }),
+        };
+        flight.moved();
+        let ended = body.is_end_stream();
+        match frame {
+            Some(Ok(_)) if !ended => {}
+            Some(Err(_)) => self.under_way = None,
+            Some(Ok(_)) | None => {
+                flight.complete(cx);
+                self.under_way = None;
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.under_way.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.under_way.as_ref().map_or_else(|| SizeHint::with_exact(0), |(_, body)| body.size_hint())
+    }
+}
+
+impl Drop for Download {
+    /// The client went away in the middle. The end of a fenced response is waited for all the same.
+    fn drop(&mut self) {
+        if let Some((flight, body)) = self.under_way.take() {
+            flight.go_on_without_client(|flight| Box::pin(Self::new(flight, body).exhaust()));
+        }
+    }
+}

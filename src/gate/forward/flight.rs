@@ -1,0 +1,326 @@
+//! One forwarded request, from admission to its certain end.
+//!
+//! Three parties touch a flight, all on one core: the exchange that waits for the response head, the download
+//! that reads its body, and the sweeper that ends it when a time-out passes or a higher token has waited long
+//! enough. Whoever sees the end first takes what is inside, so there is exactly one end.
+//!
+//! What must stay true: the permit is given back only after a complete response, or when nothing was sent;
+//! every other end keeps it for the route's lock-delay, whatever the client does.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures_util::future::LocalBoxFuture;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use slab::Slab;
+
+use super::body::{Download, Upload};
+use super::pool::Line;
+use crate::config::{OnUnknown, Route};
+use crate::events::Notice;
+use crate::gate::Worker;
+use crate::gate::accept::Conduct;
+use crate::ledger::Permit;
+
+pub(crate) struct Flight {
+    worker: Rc<Worker>,
+    route: Arc<Route>,
+    client: Rc<Conduct>,
+    /// Gone once the flight has ended.
+    live: RefCell<Option<Live>>,
+    /// Why the sweeper ended it, for whoever polls next.
+    cut: Cell<Option<&'static str>>,
+    /// The task that polls this flight now.
+    waker: Cell<Option<Waker>>,
+    fenced: bool,
+    started: Instant,
+    /// When a byte last moved, in either direction.
+    progress: Rc<Cell<Instant>>,
+    /// The status, once the response head is in.
+    status: Cell<Option<StatusCode>>,
+    superseded_since: Cell<Option<Instant>>,
+    slot: Cell<usize>,
+}
+
+struct Live {
+    line: Line,
+    permit: Option<Permit>,
+}
+
+type Responding = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>>>;
+
+/// Waits for the response head. Dropped early, a fenced one goes on without its client.
+pub(crate) struct Exchange {
+    flight: Rc<Flight>,
+    responding: Option<Responding>,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// Not a byte was sent.
+    NotSent(hyper::Error),
+    /// Something was sent, and the connection ended without a response.
+    Broken(hyper::Error),
+    /// The gateway gave up waiting.
+    Cut(&'static str),
+}
+
+/// Why the sweeper cuts.
+pub(crate) const SLOW_HEAD: &str = "the upstream did not answer in time";
+const STANDSTILL: &str = "no byte moved for the idle time-out";
+const TOTAL: &str = "the request took longer than its total time-out";
+const SUPERSEDED: &str = "a higher token waits and the drain time-out has passed";
+
+impl Flight {
+    pub(super) fn begin(
+        worker: Rc<Worker>,
+        route: Arc<Route>,
+        client: Rc<Conduct>,
+        line: Line,
+        permit: Option<Permit>,
+        request: Request<Upload>,
+    ) -> Exchange {
+        let mut line = line;
+        let now = Instant::now();
+        let progress = request.body().progress();
+        progress.set(now);
+        let responding: Responding = Box::pin(line.send.try_send_request(request));
+        let flight = Rc::new(Self {
+            worker: worker.clone(),
+            route,
+            client,
+            fenced: permit.is_some(),
+            live: RefCell::new(Some(Live { line, permit })),
+            cut: Cell::new(None),
+            waker: Cell::new(None),
+            started: now,
+            progress,
+            status: Cell::new(None),
+            superseded_since: Cell::new(None),
+            slot: Cell::new(0),
+        });
+        flight.slot.set(worker.flights.insert(flight.clone()));
+        Exchange { flight, responding: Some(responding) }
+    }
+
+    /// Moves bytes on the upstream connection. An error says why the flight was cut.
+    pub(super) fn drive(&self, cx: &mut Context<'_>) -> Result<(), &'static str> {
+        if let Some(why) = self.cut.get() {
+            return Err(why);
+        }
+        self.waker.set(Some(cx.waker().clone()));
+        if let Some(live) = self.live.borrow_mut().as_mut() {
+            live.line.drive(cx);
+        }
+        Ok(())
+    }
+
+    pub(super) fn moved(&self) {
+        self.progress.set(Instant::now());
+    }
+
+    /// The response has ended to its last byte.
+    pub(super) fn complete(&self, cx: &mut Context<'_>) {
+        let Some(mut live) = self.take() else { return };
+        live.line.drive(cx);
+        if live.line.is_usable() {
+            self.worker.pool.check_in(live.line);
+        }
+        self.worker.route_metrics(&self.route.name).upstream(self.started.elapsed());
+        match live.permit {
+            // The upstream says that the effect is still to come.
+            Some(permit) if self.status.get() == Some(StatusCode::ACCEPTED) => {
+                self.unknown(permit, "the upstream answered 202");
+            }
+            permit => drop(permit),
+        }
+    }
+
+    /// The flight ended, and nobody knows whether the request took effect.
+    pub(super) fn lose(&self, why: &'static str) {
+        let Some(live) = self.take() else { return };
+        live.line.reset();
+        if let Some(permit) = live.permit {
+            self.unknown(permit, why);
+        }
+    }
+
+    /// Ends a flight that needs no certain end: not a byte was sent, or it is not fenced.
+    fn abandon(&self) {
+        drop(self.take());
+    }
+
+    /// A fenced flight goes on apart from the client that hung up; any other ends here.
+    pub(super) fn go_on_without_client(
+        self: Rc<Self>,
+        rest: impl FnOnce(Rc<Self>) -> LocalBoxFuture<'static, ()>,
+    ) {
+        if self.fenced {
+            self.worker.clone().run_apart(rest(self));
+        } else {
+            self.abandon();
+        }
+    }
+
+    fn take(&self) -> Option<Live> {
+        let live = self.live.borrow_mut().take()?;
+        self.worker.flights.remove(self.slot.get());
+        Some(live)
+    }
+
+    /// Keeps the permit as the route says: the cut is not the end of what is already on its way.
+    fn unknown(&self, permit: Permit, why: &'static str) {
+        self.worker.route_metrics(&self.route.name).unknown();
+        let (resource, token) = (permit.resource().clone(), permit.token().get());
+        tracing::warn!(route = %self.route.name, %resource, token, why, "outcome unknown");
+        self.worker.bus.publish(Notice::Unknown { route: self.route.name.clone(), resource, token, why });
+        match self.route.on_unknown {
+            OnUnknown::Proceed => drop(permit),
+            OnUnknown::Block => self.worker.ledger.block(permit),
+            OnUnknown::Delay => {
+                let delay = self.route.lock_delay;
+                self.worker.run_apart(Box::pin(async move {
+                    tokio::time::sleep(delay).await;
+                    drop(permit);
+                }));
+            }
+        }
+    }
+
+    /// The sweeper's question: is it time to end this?
+    pub(super) fn overdue(&self, now: Instant) -> Option<&'static str> {
+        let since = |start: Instant| now.saturating_duration_since(start);
+        let standstill = since(self.progress.get());
+        if self.status.get().is_none() && standstill >= self.route.response_timeout {
+            return Some(SLOW_HEAD);
+        }
+        if self.status.get().is_some() && standstill >= self.route.idle_timeout {
+            return Some(STANDSTILL);
+        }
+        if self.route.total_timeout.is_some_and(|limit| since(self.started) >= limit) {
+            return Some(TOTAL);
+        }
+        (self.superseded_for(now)? >= self.route.drain_timeout).then_some(SUPERSEDED)
+    }
+
+    /// How long a higher token has been waiting for this one to end.
+    fn superseded_for(&self, now: Instant) -> Option<Duration> {
+        let live = self.live.borrow();
+        live.as_ref()?.permit.as_ref().filter(|permit| permit.is_superseded())?;
+        let since = self.superseded_since.get().unwrap_or(now);
+        self.superseded_since.set(Some(since));
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// Ends the flight from outside, and tells the task that polls it.
+    pub(super) fn cut(&self, why: &'static str) {
+        self.cut.set(Some(why));
+        self.lose(why);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+        // A client that does not read is not polled either: its connection has to go from outside.
+        if self.status.get().is_some() {
+            self.client.break_off();
+        }
+    }
+}
+
+impl Future for Exchange {
+    type Output = Result<(Response<()>, Incoming), Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let responding = this.responding.as_mut().expect("an exchange is not polled after its end");
+        // Dropping the line ends the other side of `responding`, so after a cut it must not be polled.
+        if let Err(why) = this.flight.drive(cx) {
+            this.responding = None;
+            return Poll::Ready(Err(Lost::Cut(why)));
+        }
+        let Poll::Ready(answer) = responding.as_mut().poll(cx) else { return Poll::Pending };
+        this.responding = None;
+        Poll::Ready(match answer {
+            Ok(response) => {
+                this.flight.status.set(Some(response.status()));
+                this.flight.moved();
+                let (head, body) = response.into_parts();
+                Ok((Response::from_parts(head, ()), body))
+            }
+            Err(mut error) => Err(match error.take_message() {
+                Some(_) => {
+                    this.flight.abandon();
+                    Lost::NotSent(error.into_error())
+                }
+                None => {
+                    this.flight.lose("the upstream closed without a response");
+                    Lost::Broken(error.into_error())
+                }
+            }),
+        })
+    }
+}
+
+impl Exchange {
+    pub(super) fn flight(&self) -> Rc<Flight> {
+        self.flight.clone()
+    }
+
+    /// Without a client: only the end matters.
+    async fn finish(mut self) {
+        if let Ok((_, body)) = (&mut self).await {
+            Download::new(self.flight(), body).exhaust().await;
+        }
+    }
+}
+
+impl Drop for Exchange {
+    /// The client hung up. That does not undo what was sent.
+    fn drop(&mut self) {
+        if let Some(responding) = self.responding.take() {
+            self.flight.clone().go_on_without_client(|flight| {
+                Box::pin(Self { flight, responding: Some(responding) }.finish())
+            });
+        }
+    }
+}
+
+/// The flights of one core, for the sweeper.
+#[derive(Default)]
+pub(crate) struct Flights {
+    slots: RefCell<Slab<Rc<Flight>>>,
+}
+
+impl Flights {
+    fn insert(&self, flight: Rc<Flight>) -> usize {
+        self.slots.borrow_mut().insert(flight)
+    }
+
+    fn remove(&self, slot: usize) {
+        self.slots.borrow_mut().remove(slot);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.borrow().is_empty()
+    }
+
+    /// Ends every flight whose time is up.
+    pub(crate) fn sweep(&self, now: Instant) {
+        let overdue: Vec<_> = self
+            .slots
+            .borrow()
+            .iter()
+            .filter_map(|(_, flight)| Some((flight.overdue(now)?, flight.clone())))
+            .collect();
+        for (why, flight) in overdue {
+            flight.cut(why);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What changes in a head on its way through: hop-by-hop headers go, forwarding headers come.
+
+use std::net::IpAddr;
+
+use highgate_elector::headers::{OUTCOME, REASON};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use http::{Request, Response, Uri, Version};
+
+use crate::config::Upstream;
+
+/// Headers that speak of one connection, besides those that `Connection` names.
+const HOP_BY_HOP: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Turns the head a client sent into the one the upstream gets.
+pub(super) fn outbound<B>(request: &mut Request<B>, upstream: &Upstream, client: IpAddr) {
+    let host = host_of(request);
+    let via = via(request.version());
+    let headers = request.headers_mut();
+    let wants_trailers = wants_trailers(headers);
+    strip_hop_by_hop(headers);
+    // The body is read here, so the gateway is the one to say 100 Continue.
+    headers.remove(header::EXPECT);
+    if wants_trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    append_client(headers, client);
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    if let Some(host) = host {
+        headers.insert(FORWARDED_HOST, host.clone());
+        headers.insert(header::HOST, host);
+    }
+    headers.append(header::VIA, via);
+    *request.uri_mut() = origin_form(request.uri(), &upstream.base_path);
+    *request.version_mut() = Version::HTTP_11;
+}
+
+/// Turns the head an upstream sent into the one the client gets.
+pub(super) fn inbound<B>(response: &mut Response<B>) {
+    let via = via(response.version());
+    let headers = response.headers_mut();
+    headers.append(header::VIA, via);
+    strip_hop_by_hop(headers);
+    // These two are the gateway's own words: an upstream must not be taken for it.
+    headers.remove(REASON);
+    headers.remove(OUTCOME);
+    // Each side frames its own messages in its own version.
+    *response.version_mut() = Version::default();
+}
+
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in HOP_BY_HOP.iter().chain([&KEEP_ALIVE, &PROXY_CONNECTION]).chain(&named) {
+        headers.remove(name);
+    }
+}
+
+fn wants_trailers(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::TE);
+    values.iter().any(|value| {
+        value.as_bytes().split(|byte| *byte == b',').any(|coding| coding.trim_ascii() == b"trailers")
+    })
+}
+
+/// The host the client asked for: the target's authority if it has one, else the `Host` header.
+fn host_of<B>(request: &Request<B>) -> Option<HeaderValue> {
+    match request.uri().authority() {
+        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+        None => request.headers().get(header::HOST).cloned(),
+    }
+}
+
+/// Adds the client to `X-Forwarded-For`, as one list in one header.
+fn append_client(headers: &mut HeaderMap, client: IpAddr) {
+    let mut list: Vec<u8> = Vec::new();
+    for value in headers.get_all(&FORWARDED_FOR) {
+        list.extend_from_slice(value.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(client.to_string().as_bytes());
+    if let Ok(list) = HeaderValue::from_bytes(&list) {
+        headers.insert(FORWARDED_FOR, list);
+    }
+}
+
+fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_2 => "2.0 highgate",
+        Version::HTTP_10 => "1.0 highgate",
+        _ => "1.1 highgate",
+    })
+}
+
+/// The target as an origin expects it, below the upstream's base path.
+fn origin_form(uri: &Uri, base_path: &str) -> Uri {
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    if base_path.is_empty() && uri.authority().is_none() {
+        return uri.clone();
+    }
+    let joined = format!("{base_path}{path}");
+    // Both halves were valid, and a valid path follows a valid path.
+    joined.parse().unwrap_or_else(|_| uri.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::request::Builder;
+
+    use super::*;
+
+    fn outbound_head(build: impl FnOnce(Builder) -> Builder) -> Request<()> {
+        let request = Request::builder().uri("/a?b=c").header("host", "gate.test");
+        let mut request = build(request).body(()).unwrap();
+        let upstream = "http://127.0.0.1:9000/base".parse().unwrap();
+        outbound(&mut request, &upstream, [10, 0, 0, 9].into());
+        request
+    }
+
+    #[test]
+    fn headers_of_one_connection_do_not_travel() {
+        let head = outbound_head(|request| {
+            request
+                .header("connection", "keep-alive, X-Private")
+                .header("x-private", "1")
+                .header("keep-alive", "timeout=5")
+                .header("proxy-connection", "keep-alive")
+                .header("upgrade", "websocket")
+                .header("te", "trailers, deflate")
+                .header("expect", "100-continue")
+                .header("idempotency-key", "k")
+        });
+        for gone in ["connection", "x-private", "keep-alive", "proxy-connection", "upgrade", "expect"] {
+            assert!(!head.headers().contains_key(gone), "{gone}");
+        }
+        assert_eq!(head.headers()["te"], "trailers");
+        assert_eq!(head.headers()["idempotency-key"], "k");
+    }
+
+    #[test]
+    fn the_upstream_learns_who_asked_for_what() {
+        let head = outbound_head(|request| {
+            request.header("x-forwarded-for", "1.2.3.4").header("x-forwarded-proto", "https")
+        });
+        assert_eq!(head.headers()["x-forwarded-for"], "1.2.3.4, 10.0.0.9");
+        assert_eq!(head.headers()["x-forwarded-proto"], "http");
+        assert_eq!(head.headers()["x-forwarded-host"], "gate.test");
+        assert_eq!(head.headers()["host"], "gate.test");
+        assert_eq!(head.headers()["via"], "1.1 highgate");
+        assert_eq!(head.uri(), "/base/a?b=c");
+    }
+
+    #[test]
+    fn an_upstream_cannot_speak_for_the_gateway() {
+        let mut response = Response::builder()
+            .header("x-fencing-reason", "stale")
+            .header("x-fencing-outcome", "not-sent")
+            .body(())
+            .unwrap();
+        inbound(&mut response);
+        assert!(!response.headers().contains_key(REASON) && !response.headers().contains_key(OUTCOME));
+    }
+}

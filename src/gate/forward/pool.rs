@@ -1,0 +1,146 @@
+//! Upstream connections of one core: checked out before admission, checked back in after a clean end.
+//!
+//! A line is a connection and its driver together. Nothing runs in the background: a line is polled by the
+//! request that has it, so an idle one costs no wake-ups, and whoever has it can cut it. What the upstream did
+//! to an idle line is found out at the next check-out, before anything is sent.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use http::uri::Authority;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+use super::body::Upload;
+use crate::config::Route;
+
+/// Idle lines kept for one upstream on one core.
+const MAX_IDLE: usize = 256;
+/// Idle lines older than this are closed.
+const MAX_IDLE_AGE: Duration = Duration::from_secs(30);
+/// What the kernel may still send after this process has died is bounded by this.
+const SEND_BUFFER: usize = 128 << 10;
+
+/// A connection to an upstream, with at most one request on it.
+pub(crate) struct Line {
+    pub(super) send: SendRequest<Upload>,
+    connection: Connection<TokioIo<TcpStream>, Upload>,
+    closed: bool,
+    authority: Authority,
+    lock_delay: Duration,
+    idle_since: Instant,
+}
+
+/// Why there is no line. Nothing was sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("cannot connect to the upstream")]
+    Refused(#[source] std::io::Error),
+    #[error("the upstream did not accept a connection in time")]
+    Slow,
+    #[error("cannot start HTTP on the upstream connection")]
+    Handshake(#[source] hyper::Error),
+}
+
+#[derive(Default)]
+pub(crate) struct Pool {
+    idle: RefCell<HashMap<Authority, Vec<Line>, foldhash::fast::RandomState>>,
+}
+
+impl Pool {
+    /// A line that was alive a moment ago: the idle one used last, or a new one.
+    pub(crate) async fn check_out(&self, route: &Route) -> Result<Line, ConnectError> {
+        match self.take_idle(&route.upstream.authority, route.lock_delay) {
+            Some(line) => Ok(line),
+            None => Line::connect(route).await,
+        }
+    }
+
+    fn take_idle(&self, authority: &Authority, lock_delay: Duration) -> Option<Line> {
+        let mut idle = self.idle.borrow_mut();
+        let lines = idle.get_mut(authority)?;
+        while let Some(last) = lines.iter().rposition(|line| line.lock_delay == lock_delay) {
+            let mut line = lines.swap_remove(last);
+            if line.is_usable() {
+                return Some(line);
+            }
+        }
+        None
+    }
+
+    pub(super) fn check_in(&self, mut line: Line) {
+        line.idle_since = Instant::now();
+        let mut idle = self.idle.borrow_mut();
+        let lines = idle.entry(line.authority.clone()).or_default();
+        if lines.len() < MAX_IDLE {
+            lines.push(line);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.idle.borrow().is_empty()
+    }
+
+    /// Closes what has been idle for too long or was closed by its upstream.
+    pub(crate) fn sweep(&self, now: Instant) {
+        self.idle.borrow_mut().retain(|_, lines| {
+            lines.retain_mut(|line| {
+                now.saturating_duration_since(line.idle_since) < MAX_IDLE_AGE && line.is_usable()
+            });
+            !lines.is_empty()
+        });
+    }
+}
+
+impl Line {
+    async fn connect(route: &Route) -> Result<Self, ConnectError> {
+        let authority = route.upstream.authority.clone();
+        let connecting = TcpStream::connect(authority.as_str());
+        let stream = tokio::time::timeout(route.connect_timeout, connecting)
+            .await
+            .map_err(|_| ConnectError::Slow)?
+            .map_err(ConnectError::Refused)?;
+        discipline(&stream, route.lock_delay).map_err(ConnectError::Refused)?;
+        let (send, connection) =
+            http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(ConnectError::Handshake)?;
+        let lock_delay = route.lock_delay;
+        Ok(Self { send, connection, closed: false, authority, lock_delay, idle_since: Instant::now() })
+    }
+
+    /// Moves bytes in both directions. Whoever waits for a response has to call this.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        if !self.closed && Pin::new(&mut self.connection).poll(cx).is_ready() {
+            self.closed = true;
+        }
+    }
+
+    /// Whether the next request may go out on it, as far as this side has heard.
+    pub(super) fn is_usable(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        !self.closed && self.send.is_ready()
+    }
+
+    /// Ends the connection so that nothing still buffered is delivered: a reset, not a goodbye.
+    pub(super) fn reset(self) {
+        let stream = self.connection.into_parts().io.into_inner();
+        // If the option cannot be set the socket is closed all the same, and the lock-delay covers the rest.
+        let _ = stream.set_zero_linger();
+    }
+}
+
+/// Bounds what can still arrive after a cut or a death: unacknowledged bytes die with the lock-delay, and
+/// few are buffered.
+fn discipline(stream: &TcpStream, lock_delay: Duration) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    if !lock_delay.is_zero() {
+        socket.set_tcp_user_timeout(Some(lock_delay))?;
+    }
+    socket.set_send_buffer_size(SEND_BUFFER)
+}

@@ -1,0 +1,226 @@
+//! Every answer the gateway makes itself, from one table, and the record of every answer.
+//!
+//! The outermost service of the stack: whatever happened inside comes out as an [`Answer`] or a [`Refused`],
+//! and leaves as HTTP, one metric and at most one log line.
+
+mod log;
+mod table;
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::LocalBoxFuture;
+use highgate_elector::{Resource, Token};
+use http::Response;
+use http_body::{Frame, SizeHint};
+use http_body_util::Full;
+use tower::{Layer, Service};
+
+use super::accept::{Busy, Conduct};
+use super::claim::ClaimError;
+use super::forward::body::{Download, DownloadError};
+use super::{Inbound, Worker};
+use crate::config::Route;
+use crate::events::Notice;
+use crate::metrics::Decision;
+
+/// What is known of a request by the time it is answered.
+pub(crate) struct Story {
+    pub(crate) started: Instant,
+    pub(crate) route: Option<Arc<Route>>,
+    pub(crate) resource: Option<Resource>,
+    pub(crate) token: Option<Token>,
+    pub(crate) decision: Decision,
+    /// How long the upstream took to its response head.
+    pub(crate) upstream: Option<Duration>,
+}
+
+/// The upstream's own answer.
+pub(crate) struct Answer {
+    pub(crate) response: Response<Body>,
+    pub(crate) story: Story,
+}
+
+/// No answer from the upstream, and why.
+pub(crate) struct Refused {
+    pub(crate) refusal: Refusal,
+    pub(crate) story: Story,
+}
+
+/// Why the gateway answers itself. A value, not an error: refusing is its work.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Unclaimed(ClaimError),
+    /// The bytes on the connection are not one clear sequence of requests.
+    Framing(&'static str),
+    SlowRequest,
+    BrokenRequest,
+    Stale { mark: u64 },
+    NotIssued { mark: u64 },
+    Frozen { mark: u64 },
+    Raising,
+    StoreUnavailable,
+    Overloaded,
+    Upstream { fault: Fault, outcome: Outcome },
+}
+
+/// What the upstream did not do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    Broken(&'static str),
+    Slow(&'static str),
+}
+
+/// Whether a request that failed may have taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    NotSent,
+    Unknown,
+}
+
+impl Refusal {
+    pub(crate) fn upstream_broken(how: &'static str) -> Self {
+        Self::Upstream { fault: Fault::Broken(how), outcome: Outcome::Unknown }
+    }
+}
+
+/// A response body: the gateway's own, or the upstream's on its way.
+pub(crate) struct Body {
+    kind: Kind,
+    /// The connection is busy until the body has ended.
+    _busy: Option<Busy>,
+}
+
+enum Kind {
+    Own(Full<Bytes>),
+    Download(Download),
+}
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self::own(Bytes::new())
+    }
+
+    fn own(bytes: Bytes) -> Self {
+        Self { kind: Kind::Own(Full::new(bytes)), _busy: None }
+    }
+
+    pub(crate) fn download(download: Download) -> Self {
+        Self { kind: Kind::Download(download), _busy: None }
+    }
+
+    fn keeping(self, busy: Busy) -> Self {
+        Self { _busy: Some(busy), ..self }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = DownloadError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
+        match &mut self.get_mut().kind {
+            Kind::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Kind::Download(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Own(body) => body.is_end_stream(),
+            Kind::Download(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Own(body) => body.size_hint(),
+            Kind::Download(body) => body.size_hint(),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct RespondLayer {
+    worker: Rc<Worker>,
+    client: Rc<Conduct>,
+}
+
+impl RespondLayer {
+    pub(crate) fn new(worker: Rc<Worker>, client: Rc<Conduct>) -> Self {
+        Self { worker, client }
+    }
+}
+
+impl<S> Layer<S> for RespondLayer {
+    type Service = Respond<S>;
+
+    fn layer(&self, inner: S) -> Respond<S> {
+        Respond { worker: self.worker.clone(), client: self.client.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Respond<S> {
+    worker: Rc<Worker>,
+    client: Rc<Conduct>,
+    inner: S,
+}
+
+impl<S> Service<Inbound> for Respond<S>
+where
+    S: Service<Inbound, Response = Answer, Error = Refused> + 'static,
+{
+    type Response = Response<Body>;
+    /// Everything that can go wrong has an answer.
+    type Error = std::convert::Infallible;
+    type Future = LocalBoxFuture<'static, Result<Response<Body>, std::convert::Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Inbound) -> Self::Future {
+        let worker = self.worker.clone();
+        let busy = self.client.begin_request();
+        let line = log::Line::of(&request, &self.client, worker.access_log);
+        let grpc = table::is_grpc(request.headers());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let (response, story, refusal) = match answer.await {
+                Ok(Answer { response, story }) => (response, story, None),
+                Err(Refused { refusal, story }) => {
+                    (table::response(&refusal, &story, grpc), story, Some(refusal))
+                }
+            };
+            record(&worker, &story, refusal.as_ref());
+            line.write(response.status(), &story, refusal.as_ref());
+            Ok(response.map(|body| body.keeping(busy)))
+        })
+    }
+}
+
+/// Counts the answer, and tells whoever listens of a stale write that was stopped.
+fn record(worker: &Worker, story: &Story, refusal: Option<&Refusal>) {
+    let route = story.route.as_ref().map_or("none", |route| &route.name);
+    let metrics = worker.route_metrics(route);
+    let Some(refusal) = refusal else {
+        metrics.count(story.decision, "none");
+        return;
+    };
+    metrics.count(table::decision(refusal), table::reason(refusal));
+    if let (Refusal::Stale { mark }, Some(route), Some(resource), Some(token)) =
+        (refusal, &story.route, &story.resource, story.token)
+    {
+        metrics.stale(resource);
+        let (route, resource) = (route.name.clone(), resource.clone());
+        worker.bus.publish(Notice::Stale { route, resource, token: token.get(), mark: *mark });
+    }
+}

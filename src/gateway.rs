@@ -1,0 +1,246 @@
+//! A whole gateway: store, workers and admin port, started together and ended in order.
+//!
+//! `serve`, the demo and the tests all start one from a [`Config`]; nothing here reads the command line, and
+//! there is no global state, so a process can have several.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{oneshot, watch};
+
+use crate::admin::{self, Admin};
+use crate::config::{self, Config, Routes, Shutdown};
+use crate::drain::Phase;
+use crate::events::{Bus, Notice};
+use crate::gate::{self, Setup};
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use crate::store::embedded::{self, OpenError, StoreFailed};
+
+/// How often the end looks whether it has come.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A running gateway. Dropped without [`Gateway::stop`], its threads go on until the process ends.
+pub struct Gateway {
+    address: SocketAddr,
+    admin_address: SocketAddr,
+    inherited_delay: Option<Duration>,
+    routes: Arc<ArcSwap<Routes>>,
+    store: Store,
+    metrics: Arc<Metrics>,
+    bus: Bus,
+    draining: Arc<AtomicBool>,
+    open_connections: Arc<AtomicUsize>,
+    phase: watch::Sender<Phase>,
+    admin_shutdown: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+    shutdown: Shutdown,
+    failed: Option<oneshot::Receiver<StoreFailed>>,
+}
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot open the store")]
+    Store(#[from] OpenError),
+    #[error("cannot listen on {address} (the {port} port)")]
+    Listen { port: &'static str, address: SocketAddr, source: io::Error },
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+}
+
+impl Gateway {
+    /// Starts everything; when this returns, requests are served.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let Config { listen, admin, store, log, shutdown, metrics, routes } = config;
+        let bind_data = gate::accept::bind(listen.address, listen.workers);
+        let listeners = bind_data.map_err(|source| StartError::listen("data", listen.address, source))?;
+        let bind_admin = std::net::TcpListener::bind(admin.address);
+        let admin_listener = bind_admin.map_err(|source| StartError::listen("admin", admin.address, source))?;
+        let address = local_address("data", &listeners[0], listen.address)?;
+        let admin_address = local_address("admin", &admin_listener, admin.address)?;
+
+        let metrics = Arc::new(Metrics::new(metrics.max_resources));
+        let bus = Bus::new();
+        let config::Store::Embedded { path } = store;
+        let (told, bus_of_store) = (metrics.clone(), bus.clone());
+        let embedded = embedded::start(&path, routes.longest_lock_delay(), move |event| {
+            told.fence_event(&event);
+            bus_of_store.publish(Notice::Fence(event));
+        })?;
+        metrics.stored_marks(embedded.store.ledger());
+
+        let mut gateway = Self {
+            address,
+            admin_address,
+            inherited_delay: embedded.inherited_delay,
+            routes: Arc::new(ArcSwap::from_pointee(routes)),
+            store: embedded.store,
+            metrics,
+            bus,
+            draining: Arc::new(AtomicBool::new(false)),
+            open_connections: Arc::default(),
+            phase: watch::Sender::new(Phase::Serving),
+            admin_shutdown: watch::Sender::new(false),
+            threads: Vec::new(),
+            shutdown,
+            failed: Some(embedded.failed),
+        };
+        gateway.start_admin(admin_listener, admin.auth)?;
+        gateway.start_workers(listeners, listen, log.access)?;
+        Ok(gateway)
+    }
+
+    fn start_workers(
+        &mut self,
+        listeners: Vec<std::net::TcpListener>,
+        listen: config::Listen,
+        access_log: config::AccessLog,
+    ) -> Result<(), StartError> {
+        let setup = Setup {
+            listen,
+            access_log,
+            routes: self.routes.clone(),
+            store: self.store.clone(),
+            metrics: self.metrics.clone(),
+            bus: self.bus.clone(),
+            open_connections: self.open_connections.clone(),
+        };
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let (setup, phase) = (setup.clone(), self.phase.subscribe());
+            self.start_thread(format!("worker-{number}"), move || {
+                if let Err(error) = gate::run(setup, listener, phase) {
+                    tracing::error!(%error, "a worker could not start");
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn start_admin(
+        &mut self,
+        listener: std::net::TcpListener,
+        auth: Option<config::AdminAuth>,
+    ) -> Result<(), StartError> {
+        let admin = Arc::new(Admin {
+            store: self.store.clone(),
+            metrics: self.metrics.clone(),
+            bus: self.bus.clone(),
+            draining: self.draining.clone(),
+            auth,
+        });
+        let shutdown = self.admin_shutdown.subscribe();
+        let (started, starting) = mpsc::channel();
+        self.start_thread("admin".to_owned(), move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            runtime.block_on(async {
+                let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
+                match listener {
+                    Ok(listener) => {
+                        let _ = started.send(Ok(()));
+                        admin::serve(listener, admin, shutdown).await;
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            });
+        })?;
+        let started = starting.recv().unwrap_or_else(|_| Err(io::Error::other("the admin thread ended")));
+        started.map_err(StartError::Thread)
+    }
+
+    fn start_thread(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        let thread = thread::Builder::new().name(name).spawn(run).map_err(StartError::Thread)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Where requests are served.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        self.store.ledger()
+    }
+
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Some if the process before ended uncleanly: for this long no raise opens.
+    pub fn inherited_delay(&self) -> Option<Duration> {
+        self.inherited_delay
+    }
+
+    /// Completes if the store fails; to be taken once. The process should end then: nothing passes any more.
+    pub fn failed(&mut self) -> Option<oneshot::Receiver<StoreFailed>> {
+        self.failed.take()
+    }
+
+    /// Replaces the routes; requests under way keep the ones they came in by.
+    pub fn reload(&self, routes: Routes) {
+        self.store.promise(routes.longest_lock_delay());
+        let count = routes.iter().count();
+        self.routes.store(Arc::new(routes));
+        self.metrics.reloaded(true);
+        self.bus.publish(Notice::Reloaded { routes: count });
+    }
+
+    /// New routes could not be read; the old ones stay.
+    pub fn reload_failed(&self, error: String) {
+        self.metrics.reloaded(false);
+        self.bus.publish(Notice::ReloadFailed { error });
+    }
+
+    /// Unready; then nothing new; then what is under way to its end; then the store. Blocks for that long.
+    /// True if the store was left clean, so that the next start need not wait.
+    pub fn stop(self) -> bool {
+        self.draining.store(true, Ordering::SeqCst);
+        self.bus.publish(Notice::Draining);
+        thread::sleep(self.shutdown.unready_delay);
+        self.phase.send_replace(Phase::Draining);
+        let deadline = Instant::now() + self.shutdown.drain_limit;
+        while self.is_busy() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        let clean = self.store.stop();
+        self.phase.send_replace(Phase::Ended);
+        self.admin_shutdown.send_replace(true);
+        for thread in self.threads {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+        clean
+    }
+
+    fn is_busy(&self) -> bool {
+        self.open_connections.load(Ordering::Relaxed) > 0 || self.store.ledger().in_flight() > 0
+    }
+}
+
+impl StartError {
+    fn listen(port: &'static str, address: SocketAddr, source: io::Error) -> Self {
+        Self::Listen { port, address, source }
+    }
+}
+
+fn local_address(
+    port: &'static str,
+    listener: &std::net::TcpListener,
+    asked: SocketAddr,
+) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|source| StartError::listen(port, asked, source))
+}

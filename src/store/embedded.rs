@@ -1,0 +1,77 @@
+//! The default store: one process, marks in a redb file, durable before the first forward under them.
+//!
+//! Raises of many resources that arrive together share one commit, and so one fsync. The file is locked by
+//! the process that has it open. The clean marker is written only by [`Store::stop`] with nothing
+//! outstanding; a start that does not find it makes the process before a tombstone, and for the lock-delay
+//! nothing opens that was not open. A failed write halts the ledger: what may not be durable does not count.
+
+mod driver;
+mod file;
+
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use highgate_elector::Resource;
+use tokio::sync::oneshot;
+
+use super::{Command, Store};
+use crate::ledger::Ledger;
+use crate::ledger::mark::StillHeld;
+use crate::replica::Event;
+use driver::Driver;
+use file::File;
+pub use file::{CommitError, OpenError};
+
+/// A running embedded store.
+pub struct Embedded {
+    pub store: Store,
+    /// Completes if the store fails; nothing passes from then on.
+    pub failed: oneshot::Receiver<StoreFailed>,
+    /// Some if the process before this one ended uncleanly: for this long no raise opens.
+    pub inherited_delay: Option<Duration>,
+}
+
+/// Why a running store stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreFailed {
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The machine was wrong about a gate: a bug. Shut is the only safe state.
+    #[error("the fence of {resource} would have opened too early")]
+    OpenedEarly { resource: Resource, source: StillHeld },
+}
+
+/// Opens (or makes) the store in this folder and starts its driver.
+///
+/// `lock_delay` is the longest of all routes. It is kept in the file, so that a later start with a shorter
+/// one still honours what the process before had promised. `tell` hears of every change, on the driver's
+/// thread.
+pub fn start(
+    folder: &Path,
+    lock_delay: Duration,
+    tell: impl Fn(Event) + Send + 'static,
+) -> Result<Embedded, OpenError> {
+    let (file, found) = File::open(folder, lock_delay)?;
+    let inherited_delay = found.inherited_delay;
+    let (commands, inbox) = mpsc::channel();
+    let left = commands.clone();
+    let ledger = Arc::new(Ledger::new(move |resource| {
+        // Without a driver the ledger is halted, and nobody waits for this drain.
+        let _ = left.send(Command::Left(resource.clone()));
+    }));
+    let queued = Arc::new(AtomicUsize::new(0));
+    let driver = Driver::join(file, ledger.clone(), Box::new(tell), queued.clone(), found)
+        .map_err(|failed| OpenError::Join(Box::new(failed)))?;
+    let (fail, failed) = oneshot::channel();
+    thread::Builder::new()
+        .name("store".into())
+        .spawn(move || driver.run(&inbox, fail))
+        .map_err(OpenError::Thread)?;
+    Ok(Embedded { store: Store { commands, queued, ledger }, failed, inherited_delay })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! The redb file: records by resource, and what one process start leaves for the next.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use highgate_elector::Resource;
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+
+use crate::replica::{Incarnation, Input, Proposal, Record, Revision, State};
+
+/// Resource name to (mark, revision of the last change, flags).
+const RECORDS: TableDefinition<&str, (u64, u64, u8)> = TableDefinition::new("records");
+/// Facts about the store as a whole.
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+
+const REVISION: &str = "revision";
+/// 1 while no process has the store open and nothing of the last one can be under way.
+const CLEAN: &str = "clean";
+/// The longest lock-delay any process of this store has promised since the last clean end.
+const LOCK_DELAY_MS: &str = "lock-delay-ms";
+
+const RAISED: u8 = 1;
+const FROZEN: u8 = 2;
+const BLOCK: u8 = 4;
+
+/// Pages kept in memory. Every mark is in the ledger anyway; this is for the pages that commits touch.
+const CACHE_BYTES: usize = 16 << 20;
+
+const FILE_NAME: &str = "marks.redb";
+
+pub(super) struct File {
+    database: Database,
+    path: PathBuf,
+    revision: Revision,
+    lock_delay: Duration,
+}
+
+/// What a start finds.
+pub(super) struct Found {
+    pub(super) incarnation: Incarnation,
+    /// The revision this process joined at.
+    pub(super) revision: Revision,
+    pub(super) records: Vec<(Resource, Record)>,
+    /// Some if the process before did not end cleanly: how long its last requests may take effect.
+    pub(super) inherited_delay: Option<Duration>,
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "another process has the store in {} open; end it, or give this one its own --data-dir",
+        folder.display()
+    )]
+    Locked { folder: PathBuf },
+    #[error("cannot make or open the folder {}", folder.display())]
+    Folder { folder: PathBuf, source: std::io::Error },
+    #[error("cannot open the store {}", path.display())]
+    Open { path: PathBuf, source: Box<redb::Error> },
+    #[error("the store {} holds the name {name:?}, which is not a resource; it was not written by this program", path.display())]
+    BadName { path: PathBuf, name: String },
+    #[error("cannot join the fence with what the store holds")]
+    Join(#[source] Box<super::StoreFailed>),
+    #[error("cannot start the store's thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// A write that may or may not be on disk.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the store {}", path.display())]
+pub struct CommitError {
+    path: PathBuf,
+    source: Box<redb::Error>,
+}
+
+impl File {
+    /// Takes the lock, reads everything, and marks the store as in use.
+    pub(super) fn open(folder: &Path, lock_delay: Duration) -> Result<(Self, Found), OpenError> {
+        let database = open_database(folder)?;
+        let path = folder.join(FILE_NAME);
+        let wrap = |source: redb::Error| OpenError::Open { path: path.clone(), source: Box::new(source) };
+        let before = read_meta(&database).map_err(wrap)?;
+        let records = read_records(&database, &path)?;
+        let lock_delay = before.lock_delay.max(lock_delay);
+        let file = Self { database, path: path.clone(), revision: before.revision + 1, lock_delay };
+        file.write(|transaction| {
+            put_meta(transaction, CLEAN, 0)?;
+            put_meta(transaction, LOCK_DELAY_MS, millis(lock_delay))?;
+            put_meta(transaction, REVISION, file.revision)
+        })
+        .map_err(wrap)?;
+        let found = Found {
+            incarnation: uuid::Uuid::new_v4().as_u128(),
+            revision: file.revision,
+            records,
+            inherited_delay: (!before.clean).then_some(lock_delay),
+        };
+        Ok((file, found))
+    }
+
+    /// Commits all proposals that still see what they saw, each as a revision of its own, in one fsync.
+    pub(super) fn commit(&mut self, proposals: Vec<Proposal>) -> Result<Vec<Input>, CommitError> {
+        let mut revision = self.revision;
+        let mut inputs = Vec::with_capacity(proposals.len());
+        self.write(|transaction| {
+            let mut table = transaction.open_table(RECORDS)?;
+            for Proposal { resource, seen, record } in proposals {
+                let modified = table.get(resource.as_str())?.map_or(0, |value| value.value().1);
+                if modified != seen {
+                    inputs.push(Input::Refused { resource });
+                    continue;
+                }
+                revision += 1;
+                let record = Record { modified: revision, ..record };
+                table.insert(resource.as_str(), encode(&record))?;
+                inputs.push(Input::Applied { revision, changes: vec![(resource, record)] });
+            }
+            drop(table);
+            put_meta(transaction, REVISION, revision)
+        })
+        .map_err(|source| self.commit_error(source))?;
+        self.revision = revision;
+        Ok(inputs)
+    }
+
+    /// Requests may from now on be under way for this long after an end that nobody saw.
+    pub(super) fn promise(&mut self, lock_delay: Duration) -> Result<(), CommitError> {
+        if lock_delay <= self.lock_delay {
+            return Ok(());
+        }
+        self.write(|transaction| put_meta(transaction, LOCK_DELAY_MS, millis(lock_delay)))
+            .map_err(|source| self.commit_error(source))?;
+        self.lock_delay = lock_delay;
+        Ok(())
+    }
+
+    pub(super) fn mark_clean(&self) -> Result<(), CommitError> {
+        self.write(|transaction| {
+            put_meta(transaction, LOCK_DELAY_MS, 0)?;
+            put_meta(transaction, CLEAN, 1)
+        })
+        .map_err(|source| self.commit_error(source))
+    }
+
+    fn write(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
+    ) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        change(&transaction)?;
+        Ok(transaction.commit()?)
+    }
+
+    fn commit_error(&self, source: redb::Error) -> CommitError {
+        CommitError { path: self.path.clone(), source: Box::new(source) }
+    }
+}
+
+fn open_database(folder: &Path) -> Result<Database, OpenError> {
+    let in_folder = |source| OpenError::Folder { folder: folder.to_owned(), source };
+    fs::create_dir_all(folder).map_err(in_folder)?;
+    let path = folder.join(FILE_NAME);
+    let database = Database::builder().set_cache_size(CACHE_BYTES).create(&path).map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::Locked { folder: folder.to_owned() },
+        other => OpenError::Open { path: path.clone(), source: Box::new(other.into()) },
+    })?;
+    // A new file is durable only when its folder knows it.
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(in_folder)?;
+    Ok(database)
+}
+
+struct Before {
+    revision: Revision,
+    clean: bool,
+    lock_delay: Duration,
+}
+
+fn read_meta(database: &Database) -> Result<Before, redb::Error> {
+    let transaction = database.begin_read()?;
+    let table = match transaction.open_table(META) {
+        Ok(table) => table,
+        // A new file: nobody was here before.
+        Err(redb::TableError::TableDoesNotExist(_)) => {
+            return Ok(Before { revision: 0, clean: true, lock_delay: Duration::ZERO });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let fact = |key| Ok::<_, redb::Error>(table.get(key)?.map(|value| value.value()));
+    Ok(Before {
+        revision: fact(REVISION)?.unwrap_or(0),
+        clean: fact(CLEAN)? == Some(1),
+        lock_delay: Duration::from_millis(fact(LOCK_DELAY_MS)?.unwrap_or(0)),
+    })
+}
+
+fn read_records(database: &Database, path: &Path) -> Result<Vec<(Resource, Record)>, OpenError> {
+    let wrap = |source: redb::Error| OpenError::Open { path: path.to_owned(), source: Box::new(source) };
+    let transaction = database.begin_read().map_err(|error| wrap(error.into()))?;
+    let table = match transaction.open_table(RECORDS) {
+        Ok(table) => table,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(wrap(error.into())),
+    };
+    let mut records = Vec::new();
+    for entry in table.iter().map_err(|error| wrap(error.into()))? {
+        let (name, value) = entry.map_err(|error| wrap(error.into()))?;
+        let resource = Resource::parse(name.value())
+            .map_err(|_| OpenError::BadName { path: path.to_owned(), name: name.value().to_owned() })?;
+        records.push((resource, decode(value.value())));
+    }
+    Ok(records)
+}
+
+fn put_meta(transaction: &WriteTransaction, key: &str, value: u64) -> Result<(), redb::Error> {
+    transaction.open_table(META)?.insert(key, value)?;
+    Ok(())
+}
+
+fn encode(record: &Record) -> (u64, u64, u8) {
+    let raised = if record.state == State::Raised { RAISED } else { 0 };
+    let frozen = if record.frozen { FROZEN } else { 0 };
+    let block = if record.block { BLOCK } else { 0 };
+    (record.token, record.modified, raised | frozen | block)
+}
+
+fn decode((token, modified, flags): (u64, u64, u8)) -> Record {
+    let state = if flags & RAISED == 0 { State::Open } else { State::Raised };
+    Record { token, modified, state, frozen: flags & FROZEN != 0, block: flags & BLOCK != 0 }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

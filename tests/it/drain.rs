@@ -1,0 +1,75 @@
+//! Leaving: unready first, then what is under way ends, then the process does.
+
+use rustix::process::Signal;
+
+use crate::support::{
+    Client, H2, Pending, config_for, eventually, gateway_to, get, highgate, origin, post, reply,
+};
+
+#[test]
+fn sigterm_lets_the_request_under_way_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().answering(|_| reply(200).body("done").held("slow")).start();
+    let config = folder.path().join("highgate.toml");
+    std::fs::write(&config, config_for(origin.address, "")).unwrap();
+    let mut gate = highgate().config(&config).data(&folder.path().join("data")).start();
+    assert_eq!(gate.admin("/readyz").status, 200);
+    assert_eq!(gate.admin("/healthz").status, 200);
+    let address = gate.address();
+    let slow = Pending::new(move || Client::connect(address).ask(&post("/").token(7)));
+    origin.receives(1);
+    gate.signal(Signal::TERM);
+    eventually("it is not ready any more", || gate.admin("/readyz").status == 503);
+    assert_eq!(gate.admin("/healthz").status, 200, "but alive");
+    assert!(!slow.is_answered() && gate.exit_status().is_none());
+    origin.release("slow");
+    assert_eq!(slow.answer().is_ok().text(), "done");
+    assert_eq!(gate.exit_code(), 0, "{}", gate.said());
+}
+
+#[test]
+fn while_unready_new_requests_are_still_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().start();
+    let config = folder.path().join("highgate.toml");
+    let text = config_for(origin.address, "").replace("300ms", "1s");
+    std::fs::write(&config, text).unwrap();
+    let mut gate = highgate().config(&config).data(&folder.path().join("data")).start();
+    gate.signal(Signal::TERM);
+    eventually("it is not ready any more", || gate.admin("/readyz").status == 503);
+    gate.ask(&post("/").token(7)).is_ok();
+    assert_eq!(gate.exit_code(), 0, "{}", gate.said());
+}
+
+#[test]
+fn an_idle_connection_does_not_keep_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().start();
+    let mut gate = highgate().upstream(origin.address).data(folder.path()).start();
+    let mut idle = gate.connect();
+    idle.ask(&get("/")).is_ok();
+    let h2 = H2::connect(gate.address());
+    h2.ask(&get("/")).is_ok();
+    let silent = gate.connect();
+    let events = Client::connect(gate.admin_address()).send(get("/v1/events").bytes()).response_head();
+    assert!(events.start.contains("200"), "{}", events.start);
+    gate.signal(Signal::TERM);
+    assert_eq!(gate.exit_code(), 0, "{}", gate.said());
+    drop((idle, silent));
+}
+
+#[test]
+fn a_gateway_that_stops_with_nothing_under_way_leaves_its_store_clean() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).start();
+    gate.ask(&post("/").token(7)).is_ok();
+    assert!(gate.stop());
+}
+
+#[test]
+fn a_gateway_that_stops_with_an_unknown_outcome_does_not() {
+    let origin = origin().answering(|_| reply(200).silence()).start();
+    let gate = gateway_to(&origin).route("response_timeout", "100ms").route("lock_delay", "60s").start();
+    assert_eq!(gate.ask(&post("/").token(7)).status, 504);
+    assert!(!gate.stop());
+}

@@ -1,0 +1,202 @@
+//! Nobody holds a connection, a place at the fence or memory longer or larger than the config says.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    Client, H2, PATIENCE, Running, eventually, gateway_to, get, origin, post, reply, stays,
+};
+
+fn slow_limits() -> (crate::support::Origin, Running) {
+    let origin = origin().start();
+    let gate = gateway_to(&origin)
+        .listen("header_timeout", "300ms")
+        .listen("idle_timeout", "600ms")
+        .listen("request_timeout", "300ms")
+        .start();
+    (origin, gate)
+}
+
+/// Whether the connection ends, whatever is said before, no sooner than `least`.
+fn ends_after(client: &mut Client, least: Duration) {
+    let begun = Instant::now();
+    if let Some(answer) = client.response_if_any() {
+        assert_eq!(answer.status, 408, "{answer:?}");
+    }
+    assert!(client.is_closed_within(PATIENCE));
+    let took = begun.elapsed();
+    assert!(took >= least && took < least + Duration::from_secs(3), "closed after {took:?}");
+}
+
+#[test]
+fn a_head_that_does_not_end_is_cut() {
+    let (origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: ledger.test\r\nX-Fencing-");
+    ends_after(&mut client, Duration::from_millis(200));
+    assert!(origin.received_nothing());
+}
+
+#[test]
+fn a_second_head_that_does_not_end_is_cut() {
+    let (_origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    client.ask(&get("/")).is_ok();
+    client.send("GET / HTTP/1.1\r\nHost: led");
+    ends_after(&mut client, Duration::from_millis(200));
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed() {
+    let (_origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    ends_after(&mut client, Duration::from_millis(200));
+}
+
+#[test]
+fn a_connection_at_rest_is_closed_after_the_idle_timeout() {
+    let (_origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    client.ask(&get("/")).is_ok();
+    ends_after(&mut client, Duration::from_millis(450));
+}
+
+#[test]
+fn a_connection_that_is_used_is_not_idle() {
+    let (origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    for round in 1..=6 {
+        client.ask(&get("/")).is_ok();
+        stays("nothing is asked meanwhile", || origin.count() == round);
+    }
+    assert_eq!(origin.count(), 6);
+}
+
+#[test]
+fn a_slow_answer_is_not_an_idle_connection() {
+    let origin = origin().answering(|_| reply(200).body("late").after(Duration::from_millis(900))).start();
+    let gate = gateway_to(&origin).listen("idle_timeout", "300ms").listen("header_timeout", "300ms").start();
+    assert_eq!(gate.ask(&post("/").token(7)).is_ok().text(), "late");
+    assert_eq!(H2::connect(gate.address).ask(&post("/").token(7)).is_ok().text(), "late");
+}
+
+#[test]
+fn an_http2_connection_at_rest_is_closed() {
+    let (_origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    // The preface and empty settings, then nothing.
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    assert!(client.ends_within(Duration::from_secs(4)));
+}
+
+#[test]
+fn an_http2_preface_that_does_not_end_is_cut() {
+    let (_origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    client.send("PRI * HTTP/2.0\r\n");
+    assert!(client.ends_within(Duration::from_secs(4)));
+}
+
+#[test]
+fn a_small_body_that_does_not_come_is_cut() {
+    let (origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    client.send(post("/").token(7).body("twenty bytes of body").head()).send("twenty");
+    ends_after(&mut client, Duration::from_millis(200));
+    assert!(origin.received_nothing());
+    gate.ask(&post("/").token(8)).is_ok();
+}
+
+#[test]
+fn a_stalled_upload_holds_the_fence_no_longer_than_the_route_says() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin)
+        .route("idle_timeout", "300ms")
+        .route("response_timeout", "300ms")
+        .route("drain_timeout", "20s")
+        .start();
+    let mut seven = gate.connect();
+    seven.send(post("/").token(7).chunked().head()).send_chunk(vec![b'x'; 100 * 1024]);
+    origin.receives_token(7);
+    gate.ask(&post("/").token(8)).is_ok();
+    origin.seen().check_fenced(Duration::from_millis(300));
+}
+
+#[test]
+fn a_client_that_stops_reading_holds_the_fence_no_longer_than_the_drain_timeout() {
+    let origin = origin()
+        .answering(|request| match request.token() {
+            Some(7) => reply(200).streaming(1 << 30),
+            _ => reply(200),
+        })
+        .start();
+    let gate = gateway_to(&origin).route("drain_timeout", "300ms").start();
+    let mut seven = gate.connect();
+    seven.send(post("/").token(7).bytes());
+    seven.response_head();
+    gate.ask(&post("/").token(8)).is_ok();
+    origin.seen().check_fenced(Duration::from_millis(300));
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let (origin, gate) = slow_limits();
+    for request in [
+        post("/").token(7).header("X-Large", &"x".repeat(2 << 20)),
+        (0..300).fold(post("/").token(7), |ask, number| ask.header(&format!("X-{number}"), "x")),
+    ] {
+        let mut client = gate.connect();
+        client.send(request.bytes());
+        let status = client.response_if_any().map(|answer| answer.status);
+        assert_eq!(status, Some(431));
+        assert!(client.is_closed_within(PATIENCE));
+    }
+    let mut client = gate.connect();
+    client.send(post(&format!("/{}", "x".repeat(2 << 20))).token(7).bytes());
+    let status = client.response_if_any().map(|answer| answer.status);
+    assert!(matches!(status, Some(414 | 431)), "{status:?}");
+    assert!(origin.received_nothing());
+}
+
+#[test]
+fn an_ordinary_large_head_passes() {
+    let (_origin, gate) = slow_limits();
+    gate.ask(&post("/").token(7).header("Cookie", &"x".repeat(12 << 10))).is_ok();
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_or_are_turned_away() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).listen("max_connections", 2).start();
+    let mut kept: Vec<Client> = (0..2).map(|_| gate.connect()).collect();
+    for client in &mut kept {
+        client.ask(&get("/")).is_ok();
+    }
+    let mut third = gate.connect();
+    third.send(get("/third").bytes());
+    stays("the third is not served", || origin.count() == 2);
+    for client in &mut kept {
+        client.ask(&get("/")).is_ok();
+    }
+    drop(kept);
+    drop(third);
+    let mut served = false;
+    eventually("there is room again", || {
+        let mut client = gate.connect();
+        client.send(get("/again").header("Connection", "close").bytes());
+        served = client.response_if_any().is_some_and(|answer| answer.status == 200);
+        served
+    });
+}
+
+#[test]
+fn a_flood_of_resets_is_no_leak() {
+    let origin = origin().answering(|_| reply(200).held("never")).start();
+    let gate = gateway_to(&origin).start();
+    let client = H2::connect(gate.address);
+    for _ in 0..500 {
+        drop(client.upload(&get("/")));
+    }
+    let other = H2::connect(gate.address);
+    other.ask(&post("/").header("x-fencing-token", "0")).is_refused(400, "malformed");
+    gate.comes_to_rest();
+}

@@ -1,0 +1,167 @@
+//! A gateway in this process: `gateway_to(&origin).route("drain_timeout", "1s").start()`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use highgate::config::{Config, Overrides};
+use highgate::gateway::Gateway;
+use highgate::ledger::Ledger;
+use tempfile::TempDir;
+use toml::{Table, Value};
+
+use super::client::{Ask, Client, Pending, Response, get, post};
+use super::{Origin, eventually};
+
+pub(crate) struct Builder {
+    listen: Table,
+    routes: Vec<Table>,
+}
+
+/// A running gateway with a store of its own. Stops when dropped.
+pub(crate) struct Running {
+    /// There until it is stopped.
+    gateway: Option<Gateway>,
+    pub(crate) address: SocketAddr,
+    _folder: TempDir,
+}
+
+/// A gateway with one route for everything: to this origin, any higher token raises, the client names the
+/// resource or has `default`.
+pub(crate) fn gateway_to(origin: &Origin) -> Builder {
+    gateway(origin.address)
+}
+
+/// The same for an upstream that need not be there.
+pub(crate) fn gateway(upstream: SocketAddr) -> Builder {
+    Builder { listen: Table::new(), routes: vec![route(upstream)] }
+}
+
+fn route(upstream: SocketAddr) -> Table {
+    let client: Table =
+        [("client".into(), true.into()), ("default".into(), "default".into())].into_iter().collect();
+    [
+        ("name", Value::from("ledger")),
+        ("upstream", format!("http://{upstream}").into()),
+        ("resource", client.into()),
+        ("tokens", "trusted".into()),
+        ("hold_timeout", "8s".into()),
+        ("lock_delay", "300ms".into()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect()
+}
+
+impl Builder {
+    /// Sets a key of the latest route.
+    pub(crate) fn route(mut self, key: &str, value: impl Into<Value>) -> Self {
+        let route = self.routes.last_mut().expect("there is always a route");
+        route.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// The latest route takes this path only, and names its resource so.
+    pub(crate) fn path(self, path: &str, resource: &str) -> Self {
+        let matcher: Table = [("path".to_owned(), path.into())].into_iter().collect();
+        self.route("match", matcher).route("resource", resource)
+    }
+
+    /// Begins another route, which is asked after the ones before.
+    pub(crate) fn and_to(mut self, name: &str, upstream: SocketAddr) -> Self {
+        self.routes.push(route(upstream));
+        self.route("name", name)
+    }
+
+    /// Sets a key of the data port.
+    pub(crate) fn listen(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.listen.insert(key.to_owned(), value.into());
+        self
+    }
+
+    fn config(&self, folder: &Path) -> Config {
+        let mut listen = self.listen.clone();
+        listen.insert("address".into(), "127.0.0.1:0".into());
+        listen.entry("workers").or_insert(2.into());
+        let section = |key: &str, value: &str| Table::from_iter([(key.to_owned(), Value::from(value))]);
+        let mut shutdown = section("unready_delay", "0s");
+        shutdown.insert("drain_limit".into(), "1s".into());
+        let mut config = Table::new();
+        config.insert("listen".into(), listen.into());
+        config.insert("admin".into(), section("address", "127.0.0.1:0").into());
+        config.insert("store".into(), section("path", &folder.to_string_lossy()).into());
+        config.insert("shutdown".into(), shutdown.into());
+        config.insert("routes".into(), self.routes.clone().into());
+        let text = toml::to_string(&config).expect("a table is TOML");
+        Config::parse(&text, Path::new("test.toml"), &Overrides::default())
+            .unwrap_or_else(|error| panic!("{error}\nin\n{text}"))
+    }
+
+    pub(crate) fn start(self) -> Running {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let gateway = Gateway::start(self.config(folder.path())).expect("a gateway on free ports");
+        let address = gateway.address();
+        Running { gateway: Some(gateway), address, _folder: folder }
+    }
+}
+
+impl Running {
+    fn gateway(&self) -> &Gateway {
+        self.gateway.as_ref().expect("it is stopped only by what ends this")
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        self.gateway().ledger()
+    }
+
+    /// Stops it; whether the store was left clean.
+    pub(crate) fn stop(mut self) -> bool {
+        self.gateway.take().is_some_and(Gateway::stop)
+    }
+
+    /// Asks on a connection of its own.
+    pub(crate) fn ask(&self, ask: &Ask) -> Response {
+        self.connect().ask(ask)
+    }
+
+    /// Asks on a connection and thread of its own.
+    pub(crate) fn begin(&self, ask: Ask) -> Pending {
+        let address = self.address;
+        Pending::new(move || Client::connect(address).ask(&ask))
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(crate) fn admin(&self, path: &str) -> Response {
+        Client::connect(self.gateway().admin_address()).ask(&get(path).header("Connection", "close"))
+    }
+
+    /// An operator's order for a resource.
+    pub(crate) fn operate(&self, order: &str, resource: &str) -> Response {
+        let body = serde_json::json!({ "resource": resource }).to_string();
+        let order =
+            post(&format!("/v1/operator/{order}")).header("Content-Type", "application/json").body(body);
+        Client::connect(self.gateway().admin_address()).ask(&order.header("Connection", "close"))
+    }
+
+    pub(crate) fn mark(&self, resource: &str) -> u64 {
+        self.ledger().get(resource).map_or(0, |cell| cell.mark())
+    }
+
+    /// Waits until a token has reached the fence of `default` as the highest.
+    pub(crate) fn raises_to(&self, token: u64) {
+        eventually(&format!("the mark is {token}"), || self.mark("default") == token);
+    }
+
+    /// Waits until nothing is in flight.
+    pub(crate) fn comes_to_rest(&self) {
+        eventually("nothing is in flight", || self.ledger().in_flight() == 0);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.gateway.take().map(Gateway::stop);
+    }
+}

@@ -1,0 +1,225 @@
+//! An end that is not a complete response: the outcome is unknown, and the route says what that means.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{A_WHILE, Origin, Response, What, eventually, gateway_to, origin, post, reply, stays};
+
+const LOCK_DELAY: Duration = Duration::from_millis(600);
+/// What a timer and a busy machine may take off.
+const SLACK: Duration = Duration::from_millis(60);
+
+/// Token 7 never gets an answer.
+fn silent_for_seven() -> Origin {
+    origin()
+        .answering(|request| match request.token() {
+            Some(7) => reply(200).silence(),
+            _ => reply(200).body("other"),
+        })
+        .start()
+}
+
+fn has_unknown_outcome(response: &Response) {
+    assert!(matches!(response.status, 502 | 504), "{response:?}");
+    response.is_refused(response.status, "upstream");
+    assert_eq!(response.outcome(), Some("unknown"), "{response:?}");
+}
+
+/// How long after the origin saw the end of the first request the first one of `token` came.
+fn from_cut_to(origin: &Origin, token: u64) -> Duration {
+    let seen = origin.seen();
+    let cut = seen.when(0, What::Reset).or(seen.when(0, What::Closed)).expect("the first request was cut");
+    let sent = seen.when(seen.with_token(token)[0], What::FirstByte).expect("it was sent");
+    sent.saturating_duration_since(cut)
+}
+
+#[test]
+fn after_the_drain_timeout_the_connection_is_reset_and_the_lock_delay_waited() {
+    let origin = silent_for_seven();
+    let gate = gateway_to(&origin).route("drain_timeout", "200ms").route("lock_delay", "600ms").start();
+    let seven = gate.begin(post("/").token(7));
+    origin.receives_token(7);
+    let came = Instant::now();
+    let eight = gate.begin(post("/").token(8));
+    eight.answer().is_ok();
+    assert!(came.elapsed() >= Duration::from_millis(200) + LOCK_DELAY - SLACK, "{:?}", came.elapsed());
+    has_unknown_outcome(&seven.answer());
+    assert!(origin.seen().when(0, What::Reset).is_some(), "the upstream connection was reset, not closed");
+    origin.seen().check_fenced(LOCK_DELAY);
+}
+
+#[test]
+fn a_cut_in_the_middle_of_a_response_is_visible_to_its_client() {
+    let origin = origin()
+        .answering(|request| match request.token() {
+            Some(7) => reply(200).body("half and half").held_in_body("never"),
+            _ => reply(200),
+        })
+        .start();
+    let gate = gateway_to(&origin).route("drain_timeout", "200ms").route("lock_delay", "600ms").start();
+    let seven = gate.begin(post("/").token(7));
+    origin.wait("the head of the answer", |seen| seen.when(0, What::Started).is_some());
+    gate.ask(&post("/").token(8)).is_ok();
+    let seven = seven.answer();
+    assert_eq!((seven.status, seven.complete), (200, false), "{seven:?}");
+    origin.seen().check_fenced(LOCK_DELAY);
+}
+
+#[test]
+fn an_upload_that_still_runs_after_the_drain_timeout_is_cut() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).route("drain_timeout", "200ms").route("lock_delay", "600ms").start();
+    let mut seven = gate.connect();
+    seven.send(post("/").token(7).chunked().head()).send_chunk(vec![b'x'; 100 * 1024]);
+    origin.wait("a part of the upload", |seen| seen.requests.first().is_some_and(|first| first.received > 0));
+    gate.ask(&post("/").token(8)).is_ok();
+    let answer = seven.response_if_any();
+    if let Some(answer) = answer {
+        has_unknown_outcome(&answer);
+    }
+    let seen = origin.seen();
+    assert!(seen.when(0, What::Complete).is_none());
+    seen.check_fenced(LOCK_DELAY);
+}
+
+#[test]
+fn an_upload_that_its_client_gives_up_is_cut_and_unknown() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+    let mut seven = gate.connect();
+    seven.send(post("/").token(7).chunked().head()).send_chunk(vec![b'x'; 100 * 1024]);
+    origin.wait("a part of the upload", |seen| seen.requests.first().is_some_and(|first| first.received > 0));
+    drop(seven);
+    gate.ask(&post("/").token(8)).is_ok();
+    let seen = origin.seen();
+    assert!(seen.when(0, What::Complete).is_none(), "a body that was not finished is not made to look so");
+    seen.check_fenced(LOCK_DELAY);
+}
+
+#[test]
+fn delay_waits_for_the_lock_delay_after_a_response_that_broke_off() {
+    for broken in [reply(200).nothing(), reply(200).reset(), reply(200).silence()] {
+        let origin = origin().answering_in_turn([broken.clone()]).start();
+        let gate = gateway_to(&origin)
+            .route("on_unknown", "delay")
+            .route("lock_delay", "600ms")
+            .route("response_timeout", "200ms")
+            .start();
+        has_unknown_outcome(&gate.ask(&post("/").token(7)));
+        let ended = Instant::now();
+        // The same token is not in doubt.
+        gate.ask(&post("/").token(7)).is_ok();
+        assert!(ended.elapsed() < LOCK_DELAY, "the same token waits for nothing: {broken:?}");
+        gate.ask(&post("/").token(8)).is_ok();
+        assert!(ended.elapsed() >= LOCK_DELAY - SLACK, "{broken:?}: only {:?}", ended.elapsed());
+    }
+}
+
+#[test]
+fn proceed_waits_for_nothing() {
+    let origin = silent_for_seven();
+    let gate = gateway_to(&origin)
+        .route("on_unknown", "proceed")
+        .route("lock_delay", "5s")
+        .route("response_timeout", "200ms")
+        .start();
+    has_unknown_outcome(&gate.ask(&post("/").token(7)));
+    let ended = Instant::now();
+    gate.ask(&post("/").token(8)).is_ok();
+    assert!(ended.elapsed() < Duration::from_secs(2), "{:?}", ended.elapsed());
+    assert!(from_cut_to(&origin, 8) < Duration::from_secs(2));
+}
+
+#[test]
+fn block_waits_for_an_operator() {
+    let origin = silent_for_seven();
+    let gate = gateway_to(&origin)
+        .route("on_unknown", "block")
+        .route("lock_delay", "100ms")
+        .route("hold_timeout", "400ms")
+        .route("response_timeout", "200ms")
+        .start();
+    has_unknown_outcome(&gate.ask(&post("/").token(7)));
+    for _ in 0..2 {
+        let raising = gate.ask(&post("/").token(8));
+        raising.is_refused(503, "raising");
+        assert!(raising.header("retry-after").is_some());
+    }
+    assert!(!origin.has_token(8));
+    assert!((200..300).contains(&gate.operate("thaw", "default").status));
+    gate.ask(&post("/").token(8)).is_ok();
+}
+
+#[test]
+fn a_blocked_resource_still_refuses_the_stale() {
+    let origin = silent_for_seven();
+    let gate = gateway_to(&origin)
+        .route("on_unknown", "block")
+        .route("hold_timeout", "200ms")
+        .route("response_timeout", "100ms")
+        .start();
+    gate.ask(&post("/").token(7));
+    gate.ask(&post("/").token(8)).is_refused(503, "raising");
+    gate.ask(&post("/").token(7)).is_refused(412, "stale");
+}
+
+#[test]
+fn accepted_is_not_done() {
+    let origin = origin().answering_in_turn([reply(202).body("later")]).start();
+    let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+    let accepted = gate.ask(&post("/").token(7));
+    assert_eq!((accepted.status, accepted.text().as_str()), (202, "later"));
+    let ended = Instant::now();
+    gate.ask(&post("/").token(8)).is_ok();
+    assert!(ended.elapsed() >= LOCK_DELAY - SLACK, "{:?}", ended.elapsed());
+}
+
+#[test]
+fn accepted_blocks_where_the_route_says_so() {
+    let origin = origin().answering_in_turn([reply(202)]).start();
+    let gate = gateway_to(&origin).route("on_unknown", "block").route("hold_timeout", "300ms").start();
+    assert_eq!(gate.ask(&post("/").token(7)).status, 202);
+    gate.ask(&post("/").token(8)).is_refused(503, "raising");
+    gate.operate("thaw", "default");
+    gate.ask(&post("/").token(8)).is_ok();
+}
+
+#[test]
+fn a_clean_end_waits_for_nothing() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).route("lock_delay", "9s").start();
+    let begun = Instant::now();
+    for token in 1..20 {
+        gate.ask(&post("/").token(token)).is_ok();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn unknown_ends_are_counted() {
+    let origin = silent_for_seven();
+    let gate = gateway_to(&origin).route("response_timeout", "100ms").start();
+    gate.ask(&post("/").token(7));
+    let counted = || {
+        let metrics = gate.admin("/metrics").text();
+        metrics.lines().any(|line| {
+            line.starts_with("highgate_unknown_outcomes_total{")
+                && line.contains("ledger")
+                && line.ends_with(" 1")
+        })
+    };
+    eventually("the metric counts the unknown end", counted);
+}
+
+#[test]
+fn a_request_that_was_never_sent_is_not_in_doubt() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).route("lock_delay", "9s").route("hold_timeout", "2s").start();
+    let mut seven = gate.connect();
+    // Small bodies are read before the request is admitted: nothing of this one leaves the gateway.
+    seven.send(post("/").token(7).body("whole").bytes().split_last().unwrap().1);
+    stays("nothing is sent", || origin.received_nothing());
+    drop(seven);
+    gate.ask(&post("/").token(8)).is_ok();
+    origin.seen().check_fenced(A_WHILE);
+    assert_eq!(origin.count(), 1);
+}
