@@ -14,7 +14,7 @@ mod query;
 mod resources;
 mod stream;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -76,11 +76,6 @@ impl Bus {
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Stamped>> {
         self.listeners.subscribe()
     }
-
-    #[cfg(test)]
-    pub(crate) fn listeners(&self) -> usize {
-        self.listeners.receiver_count()
-    }
 }
 
 impl Default for Bus {

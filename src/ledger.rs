@@ -6,9 +6,11 @@
 
 pub mod mark;
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use highgate_elector::{Resource, Token};
@@ -18,8 +20,12 @@ use tokio::sync::futures::OwnedNotified;
 
 use mark::{Drain, Mark, Release, StillHeld};
 
-/// Resource names come from clients, so the hash is keyed.
-type Cells = DashMap<Resource, Arc<Cell>, foldhash::quality::RandomState>;
+/// Cells by their own names. Names come from clients, so the hash is keyed.
+type Cells = DashMap<ByName, (), foldhash::quality::RandomState>;
+
+/// A cell that is found by its name. The name lies beside the gate's word, so that comparing it brings in
+/// what the admission needs next.
+struct ByName(Arc<Cell>);
 
 /// Resource to mark.
 pub struct Ledger {
@@ -29,16 +35,14 @@ pub struct Ledger {
     blocked: Mutex<HashMap<Resource, Vec<Permit>>>,
 }
 
-/// One resource: its gate and who waits at it.
+/// One resource and its gate. There may be millions, so what only a few need is elsewhere.
 pub struct Cell {
     resource: Resource,
     mark: Mark,
-    frozen: AtomicBool,
-    /// Stale requests refused since the process started.
-    refused: AtomicU64,
-    /// Made by the first waiter, taken by the next change: a resource at rest has none.
-    waiters: Mutex<Option<Arc<Notify>>>,
     shared: Arc<Shared>,
+    /// Stale requests refused since the process started.
+    refused: AtomicU32,
+    frozen: AtomicBool,
 }
 
 /// What every cell needs of the ledger.
@@ -46,6 +50,9 @@ struct Shared {
     on_drained: Box<dyn Fn(&Resource) + Send + Sync>,
     halted: AtomicBool,
     in_flight: AtomicU64,
+    refused: AtomicU64,
+    /// Who waits for a change of a resource. Made by the first waiter, taken by the next change.
+    waiters: Mutex<HashMap<Resource, Arc<Notify>>>,
 }
 
 /// Why a request may not pass now.
@@ -78,12 +85,14 @@ impl Ledger {
             on_drained: Box::new(on_drained),
             halted: AtomicBool::new(false),
             in_flight: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            waiters: Mutex::default(),
         };
         Self { cells: Cells::default(), shared: Arc::new(shared), blocked: Mutex::default() }
     }
 
     pub fn get(&self, resource: &str) -> Option<Arc<Cell>> {
-        self.cells.get(resource).map(|cell| cell.value().clone())
+        self.cells.get(resource).map(|cell| cell.key().0.clone())
     }
 
     /// The resource's cell, made shut and without a mark if this is the first that is heard of it.
@@ -91,8 +100,8 @@ impl Ledger {
         if let Some(cell) = self.get(resource.as_str()) {
             return cell;
         }
-        let fresh = || Arc::new(Cell::new(resource.clone(), self.shared.clone()));
-        self.cells.entry(resource.clone()).or_insert_with(fresh).value().clone()
+        let fresh = ByName(Arc::new(Cell::new(resource.clone(), self.shared.clone())));
+        self.cells.entry(fresh).or_insert(()).key().0.clone()
     }
 
     /// Shuts a resource under a mark. The store's driver only.
@@ -116,8 +125,8 @@ impl Ledger {
     /// Nothing passes any more, on any resource, for as long as the process lives.
     pub fn halt(&self) {
         self.shared.halted.store(true, Ordering::SeqCst);
-        for cell in &self.cells {
-            cell.wake();
+        for (_, waiters) in self.shared.waiters.lock().drain() {
+            waiters.notify_waiters();
         }
     }
 
@@ -139,8 +148,8 @@ impl Ledger {
 
     /// Fenced requests in flight whose resource waits for them at a higher mark.
     pub fn superseded(&self) -> u64 {
-        let waiting = self.cells.iter().filter(|cell| !cell.is_open() && !cell.is_frozen());
-        waiting.map(|cell| cell.in_flight()).sum()
+        let cells = self.cells.iter().map(|cell| cell.key().0.clone());
+        cells.filter(|cell| !cell.is_open() && !cell.is_frozen()).map(|cell| cell.in_flight()).sum()
     }
 
     /// Fenced requests in flight on all resources.
@@ -156,11 +165,24 @@ impl Ledger {
         self.cells.is_empty()
     }
 
-    /// All cells in the order of their names; a long list, for the admin port.
-    pub fn cells(&self) -> Vec<Arc<Cell>> {
-        let mut cells: Vec<_> = self.cells.iter().map(|cell| cell.value().clone()).collect();
-        cells.sort_unstable_by(|a, b| a.resource.cmp(&b.resource));
-        cells
+    /// The first `limit` cells by name, of those whose names come after `after`. For the admin port.
+    pub fn page(&self, after: Option<&Resource>, limit: usize) -> Vec<Arc<Cell>> {
+        let mut first = BinaryHeap::with_capacity(limit + 1);
+        for cell in &self.cells {
+            let cell = cell.key();
+            if after.is_none_or(|after| cell.0.resource > *after) {
+                first.push(ByName(cell.0.clone()));
+            }
+            if first.len() > limit {
+                first.pop();
+            }
+        }
+        first.into_sorted_vec().into_iter().map(|cell| cell.0).collect()
+    }
+
+    /// Stale requests refused on all resources since the process started.
+    pub fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
     }
 }
 
@@ -169,10 +191,9 @@ impl Cell {
         Self {
             resource,
             mark: Mark::new(),
-            frozen: AtomicBool::new(false),
-            refused: AtomicU64::new(0),
-            waiters: Mutex::new(None),
             shared,
+            refused: AtomicU32::new(0),
+            frozen: AtomicBool::new(false),
         }
     }
 
@@ -187,7 +208,7 @@ impl Cell {
         if permit.cell.shared.halted.load(Ordering::SeqCst) { Err(Denied::Halted) } else { Ok(permit) }
     }
 
-    /// What [`Cell::admit`] would say, without taking a place.
+    /// What [`Cell::admit`] would say, without taking a place. A stale answer is final, and counted as refused.
     pub fn look(&self, token: Token) -> Result<(), Denied> {
         let mark = self.mark.token();
         let denied = match token.get().cmp(&mark) {
@@ -204,6 +225,7 @@ impl Cell {
         match denied {
             mark::Denied::Stale { mark } => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
+                self.shared.refused.fetch_add(1, Ordering::Relaxed);
                 Denied::Stale { mark }
             }
             _ if self.shared.halted.load(Ordering::SeqCst) => Denied::Halted,
@@ -216,11 +238,12 @@ impl Cell {
 
     /// Completes at the next change of this cell. Subscribe first, look second, wait third.
     pub fn changed(&self) -> OwnedNotified {
-        self.waiters.lock().get_or_insert_with(Default::default).clone().notified_owned()
+        self.shared.waiters.lock().entry(self.resource.clone()).or_default().clone().notified_owned()
     }
 
     fn wake(&self) {
-        if let Some(waiters) = self.waiters.lock().take() {
+        let waiters = self.shared.waiters.lock().remove(&self.resource);
+        if let Some(waiters) = waiters {
             waiters.notify_waiters();
         }
     }
@@ -247,7 +270,39 @@ impl Cell {
     }
 
     pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+        self.refused.load(Ordering::Relaxed).into()
+    }
+}
+
+impl Borrow<str> for ByName {
+    fn borrow(&self) -> &str {
+        self.0.resource.as_str()
+    }
+}
+
+impl Hash for ByName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.resource.as_str().hash(state);
+    }
+}
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.resource == other.0.resource
+    }
+}
+
+impl Eq for ByName {}
+
+impl Ord for ByName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.resource.cmp(&other.0.resource)
+    }
+}
+
+impl PartialOrd for ByName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -107,7 +107,7 @@ impl Metrics {
         if ledger.len() > self.registry.cap.limit() {
             return;
         }
-        for cell in ledger.cells() {
+        for cell in ledger.page(None, ledger.len()) {
             self.registry.cap.admits(cell.resource());
         }
     }

@@ -34,8 +34,9 @@ pub type Revision = u64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Somebody brings a token. If it is above the mark, the mark is to be raised.
-    /// `block`: an end with unknown outcome blocks this resource until an operator settles it.
-    Want { resource: Resource, token: Token, block: bool },
+    /// `block`: whether an end with unknown outcome blocks this resource until an operator settles it; none
+    /// leaves that as it was.
+    Want { resource: Resource, token: Token, block: Option<bool> },
     /// An operator shuts a resource or lets it go on. Thawing also settles unknown outcomes that block.
     Freeze { resource: Resource, frozen: bool },
     /// The store committed this revision, whole.

@@ -44,7 +44,7 @@ pub struct Overloaded;
 
 impl Store {
     /// Asks for a mark to be raised. Watch the resource's cell for what becomes of it.
-    pub fn want(&self, resource: Resource, token: Token, block: bool) -> Result<(), Overloaded> {
+    pub fn want(&self, resource: Resource, token: Token, block: Option<bool>) -> Result<(), Overloaded> {
         if self.queued.load(Ordering::Relaxed) >= MAX_QUEUED {
             return Err(Overloaded);
         }

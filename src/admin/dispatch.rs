@@ -1,6 +1,7 @@
 //! From a request to its endpoint: who may ask, by which method, and what a browser may not be tricked into.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -127,16 +128,24 @@ fn check_method(endpoint: Endpoint, method: &Method) -> Result<(), Problem> {
 }
 
 /// A browser names the page that sends a request. One from elsewhere has no business to give orders here, and
-/// on a loopback port nothing else would stop it.
+/// on a loopback port nothing else would stop it. A name that somebody made to resolve to this address would
+/// pass as the same origin, so a browser has to use the address itself.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = Uri::try_from(origin.as_bytes()).ok();
-    let page = origin.as_ref().and_then(Uri::authority).map(|authority| authority.as_str().as_bytes());
+    let page = origin.as_ref().and_then(Uri::authority);
     let here = headers.get(HOST).map(|host| host.as_bytes());
     match (page, here) {
-        (Some(page), Some(here)) if page.eq_ignore_ascii_case(here) => Ok(()),
+        (Some(page), Some(here)) if page.as_str().as_bytes().eq_ignore_ascii_case(here) && is_address(page.host()) => {
+            Ok(())
+        }
         _ => Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin may not give orders")),
     }
+}
+
+fn is_address(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
 async fn read(body: Incoming) -> Result<Bytes, Problem> {

@@ -53,7 +53,7 @@ async fn raise(admin: &Admin, order: Raise) -> Result<Arc<Cell>, Problem> {
     }
     admin
         .store
-        .want(resource.clone(), token, false)
+        .want(resource.clone(), token, None)
         .map_err(|overloaded| Problem::new(StatusCode::SERVICE_UNAVAILABLE, overloaded.to_string()))?;
     admin.metrics.operator(Action::Raise);
     tracing::warn!(action = "raise", %resource, from = mark, to = token.get(), "an operator's order");

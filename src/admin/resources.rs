@@ -53,16 +53,15 @@ impl<'a> View<'a> {
 pub(super) fn list(ledger: &Ledger, query: Option<&str>) -> Result<Answer, Problem> {
     let limit = limit(query)?;
     let after = query::resource(query, "after")?;
-    let cells = ledger.cells();
-    let start = after.map_or(0, |after| cells.partition_point(|cell| *cell.resource() <= after));
-    let rest = &cells[start..];
-    let shown = &rest[..rest.len().min(limit)];
-    let next = shown.last().filter(|_| shown.len() < rest.len()).map(|cell| cell.resource().as_str());
+    // One more than is shown tells whether there is a next part.
+    let cells = ledger.page(after.as_ref(), limit + 1);
+    let shown = &cells[..cells.len().min(limit)];
+    let next = shown.last().filter(|_| shown.len() < cells.len()).map(|cell| cell.resource().as_str());
     Ok(json(&List {
         resources: shown.iter().map(|cell| View::of(cell)).collect(),
         next,
-        total: cells.len(),
-        refused: cells.iter().map(|cell| cell.refused()).sum(),
+        total: ledger.len(),
+        refused: ledger.refused(),
     }))
 }
 

@@ -32,20 +32,20 @@ const BEARER_VARIABLE: &str = "HIGHGATE_ADMIN_TOKEN";
 
 /// Where the gateway's admin port is.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Target {
+pub(super) struct Target {
     /// Address of the gateway's admin port; its token, if it wants one, is taken from HIGHGATE_ADMIN_TOKEN
     #[arg(long, env = "HIGHGATE_ADMIN", value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
-    pub admin: Address,
+    pub(super) admin: Address,
 }
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address(Authority);
+pub(super) struct Address(Authority);
 
 /// A text is no [`Address`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an address is a host and a port, like 127.0.0.1:9901")]
-pub struct AddressError;
+pub(super) struct AddressError;
 
 /// The way to one gateway.
 pub(super) struct Client {
@@ -201,8 +201,45 @@ pub(super) fn encoded(resource: &Resource) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use highgate::admin::{Admin, serve};
+    use highgate::events::Bus;
+    use highgate::metrics::Metrics;
+    use highgate::store::embedded;
+    use tempfile::TempDir;
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+    use tokio::task::JoinHandle;
+
     use super::*;
+
+    /// An admin port over a real store, for the tests of every command.
+    pub(crate) struct Running {
+        pub(crate) admin: Arc<Admin>,
+        pub(crate) address: SocketAddr,
+        pub(crate) stop: watch::Sender<bool>,
+        pub(crate) served: JoinHandle<()>,
+        _folder: TempDir,
+    }
+
+    pub(crate) async fn gateway() -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let admin = Arc::new(Admin {
+            store: embedded::start(folder.path(), Duration::ZERO, |_| ()).unwrap().store,
+            metrics: Arc::new(Metrics::new(10)),
+            bus: Bus::new(),
+            draining: Arc::default(),
+            auth: None,
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, shutdown) = watch::channel(false);
+        let served = tokio::spawn(serve(listener, admin.clone(), shutdown));
+        Running { admin, address, stop, served, _folder: folder }
+    }
 
     #[test]
     fn an_address_is_a_host_and_a_port() {

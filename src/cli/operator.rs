@@ -9,38 +9,38 @@ use super::client::{EXIT_FAILED, Target, print};
 
 /// Raises a resource's mark: every lower token is refused from then on, for good
 #[derive(Clone, Debug, clap::Args)]
-pub struct RaiseArgs {
+pub(super) struct RaiseArgs {
     /// The resource
-    pub resource: Resource,
+    pub(super) resource: Resource,
     /// The new mark, above the current one
     #[arg(long, value_name = "TOKEN")]
-    pub to: Token,
+    pub(super) to: Token,
     #[command(flatten)]
-    pub target: Target,
+    pub(super) target: Target,
 }
 
 /// The resource of a freeze or a thaw
 #[derive(Clone, Debug, clap::Args)]
-pub struct ResourceArgs {
+pub(super) struct ResourceArgs {
     /// The resource
-    pub resource: Resource,
+    pub(super) resource: Resource,
     #[command(flatten)]
-    pub target: Target,
+    pub(super) target: Target,
 }
 
 /// Raises a mark by hand.
-pub async fn raise(args: RaiseArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn raise(args: RaiseArgs) -> anyhow::Result<ExitCode> {
     let order = json!({"resource": args.resource.as_str(), "to": args.to.get()});
     give(&args.target, "raise", &order).await
 }
 
 /// Lets nothing pass any more.
-pub async fn freeze(args: ResourceArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn freeze(args: ResourceArgs) -> anyhow::Result<ExitCode> {
     give(&args.target, "freeze", &json!({"resource": args.resource.as_str()})).await
 }
 
 /// Lets a frozen resource go on, and settles unknown outcomes that block it.
-pub async fn thaw(args: ResourceArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn thaw(args: ResourceArgs) -> anyhow::Result<ExitCode> {
     give(&args.target, "thaw", &json!({"resource": args.resource.as_str()})).await
 }
 
@@ -78,7 +78,7 @@ fn changed(action: &str, view: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::tests::gateway;
+    use crate::cli::client::tests::gateway;
 
     fn is(code: ExitCode, expected: u8) -> bool {
         format!("{code:?}") == format!("{:?}", ExitCode::from(expected))

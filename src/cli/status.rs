@@ -14,14 +14,14 @@ const PART: usize = 5000;
 
 /// Shows what is fenced, at which token, and what was refused
 #[derive(Clone, Debug, clap::Args)]
-pub struct StatusArgs {
+pub(super) struct StatusArgs {
     /// Only this resource
-    pub resource: Option<Resource>,
+    pub(super) resource: Option<Resource>,
     /// As JSON
     #[arg(long)]
-    pub json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    pub target: Target,
+    pub(super) target: Target,
 }
 
 /// Why there is nothing to show.
@@ -32,7 +32,7 @@ enum Failed {
 }
 
 /// Prints the state, or why there is none.
-pub async fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let shown = match args.target.client() {
         Ok(client) => show(&client, args.resource.as_ref(), args.json).await,
         Err(error) => Err(error.into()),
@@ -119,9 +119,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admin::tests::{Gateway, gateway};
+    use crate::cli::client::tests::{Running, gateway};
 
-    async fn raised(names: &[&str]) -> (Gateway, Client) {
+    async fn raised(names: &[&str]) -> (Running, Client) {
         let gateway = gateway().await;
         let client = Client::new(&gateway.address.to_string().parse().unwrap(), None).unwrap();
         for name in names {

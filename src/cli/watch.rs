@@ -17,11 +17,11 @@ const MAX_SILENCE: Duration = Duration::from_secs(45);
 
 /// Streams what happens to a resource, as lines of JSON
 #[derive(Clone, Debug, clap::Args)]
-pub struct WatchArgs {
+pub(super) struct WatchArgs {
     /// The resource; what concerns the whole gateway is shown, too
-    pub resource: Resource,
+    pub(super) resource: Resource,
     #[command(flatten)]
-    pub target: Target,
+    pub(super) target: Target,
 }
 
 /// Why the stream is over, other than by its end.
@@ -36,7 +36,7 @@ enum Failed {
 }
 
 /// Prints events until Ctrl-C, or until the gateway ends.
-pub async fn run(args: WatchArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let client = match args.target.client() {
         Ok(client) => client,
         Err(error) => return Ok(error.report()),
@@ -112,37 +112,55 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use highgate::events::Notice;
+    use parking_lot::Mutex;
+
     use super::*;
-    use crate::admin::tests::gateway;
-    use crate::events::Notice;
+    use crate::cli::client::tests::gateway;
+
+    /// What was written so far, for whoever else looks.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[tokio::test]
     async fn events_are_lines_until_the_gateway_ends() {
         let gateway = gateway().await;
         let client = Client::new(&gateway.address.to_string().parse().unwrap(), None).unwrap();
-        let resource = Resource::parse("a").unwrap();
+        let mut output = Shared::default();
+        let seen = output.clone();
         let publish = async {
-            // The stream counts as a listener before its head is out.
-            while gateway.admin.bus.listeners() == 0 {
-                tokio::task::yield_now().await;
+            let bus = &gateway.admin.bus;
+            // Nobody says when the stream listens, so this goes on until it shows.
+            while seen.0.lock().is_empty() {
+                for (name, token) in [("b", 6), ("a", 7)] {
+                    let resource = Resource::parse(name).unwrap();
+                    bus.publish(Notice::Stale { route: "r".into(), resource, token, mark: 9 });
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            for (name, token) in [("b", 6), ("a", 7)] {
-                let resource = Resource::parse(name).unwrap();
-                gateway.admin.bus.publish(Notice::Stale { route: "r".into(), resource, token, mark: 9 });
-            }
-            gateway.admin.bus.publish(Notice::Draining);
+            bus.publish(Notice::Draining);
             gateway.stop.send(true).unwrap();
         };
-        let mut output = Vec::new();
+        let resource = Resource::parse("a").unwrap();
         let (watched, ()) = tokio::join!(watch(&client, &resource, &mut output), publish);
         watched.unwrap();
-        let lines: Vec<serde_json::Value> = output
-            .split_inclusive(|byte| *byte == b'\n')
-            .map(|line| serde_json::from_slice(line).unwrap())
-            .collect();
-        let types: Vec<_> =
-            lines.iter().map(|line| (line["type"].as_str(), line["token"].as_u64())).collect();
-        assert_eq!(types, [(Some("stale"), Some(7)), (Some("draining"), None)]);
+        let output = String::from_utf8(seen.0.lock().clone()).unwrap();
+        let mut lines: Vec<serde_json::Value> =
+            output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.pop().unwrap()["type"], "draining");
+        assert!(lines.iter().all(|line| line["resource"] == "a" && line["token"] == 7), "{output}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let serve: Pin<Box<dyn Future<Output = ()>>> =
-                    if worker.connections.len() < worker.max_connections {
+                    if worker.open_connections.load(Ordering::Relaxed) < worker.max_connections {
                         Box::pin(serve(worker.clone(), stream, peer))
                     } else {
                         Box::pin(turn_away(stream))

@@ -20,6 +20,13 @@ use crate::config::{
     CanonicalPath, Captures, HostError, MissingToken, PathError, ResourceRule, Route, Routes, canonical_host,
 };
 
+/// Headers by which frameworks let a GET or POST stand for another method.
+const METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
+
 /// A request that may go on to the fence.
 #[derive(Debug, Clone)]
 pub struct Claim {
@@ -102,7 +109,7 @@ pub fn claim(head: &Parts, routes: &Routes, token_header: &HeaderName) -> Result
     }
     let path = CanonicalPath::parse(head.uri.path()).map_err(Malformed::from)?;
     let (route, captures) = routes.find(&head.method, &host, &path).ok_or(ClaimError::NoRoute)?;
-    if !route.fenced.contains(&head.method) {
+    if !route.fenced.contains(&head.method) && !overrides_method(&head.headers) {
         return Ok(Claim { route: Arc::clone(route), stand: Stand::Unfenced });
     }
     let unclaimed = |resource, why| Unclaimed { route: Some(Arc::clone(route)), resource, why };
@@ -112,6 +119,11 @@ pub fn claim(head: &Parts, routes: &Routes, token_header: &HeaderName) -> Result
         Ok(stand) => Ok(Claim { route: Arc::clone(route), stand }),
         Err(why) => Err(unclaimed(Some(resource), why)),
     }
+}
+
+/// Whether an upstream may see another method than the request line says: such a request is always fenced.
+fn overrides_method(headers: &HeaderMap) -> bool {
+    METHOD_OVERRIDES.iter().any(|name| headers.contains_key(name))
 }
 
 /// Refuses what other software might take for a fencing header, or take one away for.

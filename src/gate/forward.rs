@@ -55,7 +55,7 @@ impl Service<Admitted> for Forward {
             let answer = exchange.await;
             story.upstream = Some(started.elapsed());
             match answer {
-                Ok((head, body)) => answer_with(head, flight, body, story).await,
+                Ok((head, body)) => answer_with(head, flight, body, story),
                 Err(lost) => Err(Refused { refusal: lost.into(), story }),
             }
         })
@@ -63,7 +63,7 @@ impl Service<Admitted> for Forward {
 }
 
 /// The upstream's response as the client gets it.
-async fn answer_with(
+fn answer_with(
     mut head: Response<()>,
     flight: Rc<Flight>,
     body: Incoming,
@@ -77,7 +77,7 @@ async fn answer_with(
     headers::inbound(&mut head);
     let body = if body.is_end_stream() {
         // Nobody polls a body that is empty, so its end is now.
-        std::future::poll_fn(|cx| Poll::Ready(flight.complete(cx))).await;
+        flight.complete();
         Body::empty()
     } else {
         Body::download(Download::new(flight, body))

@@ -39,6 +39,13 @@ pub(crate) struct Story {
     pub(crate) upstream: Option<Duration>,
 }
 
+impl Story {
+    /// The reason of a request that passed, for metrics and logs.
+    fn reason(&self) -> &'static str {
+        if self.decision == Decision::Allowed { "missing" } else { "none" }
+    }
+}
+
 /// The upstream's own answer.
 pub(crate) struct Answer {
     pub(crate) response: Response<Body>,
@@ -212,7 +219,7 @@ fn record(worker: &Worker, story: &Story, refusal: Option<&Refusal>) {
     let route = story.route.as_ref().map_or("none", |route| &route.name);
     let metrics = worker.route_metrics(route);
     let Some(refusal) = refusal else {
-        metrics.count(story.decision, "none");
+        metrics.count(story.decision, story.reason());
         return;
     };
     metrics.count(table::decision(refusal), table::reason(refusal));

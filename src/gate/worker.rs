@@ -74,7 +74,7 @@ impl Worker {
             header_timeout: listen.header_timeout,
             request_timeout: listen.request_timeout,
             idle_timeout: listen.idle_timeout,
-            max_connections: listen.max_connections.div_ceil(listen.workers),
+            max_connections: listen.max_connections,
             access_log,
             ledger: store.ledger().clone(),
             store,

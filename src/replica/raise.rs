@@ -20,7 +20,7 @@ pub(super) struct Work {
 #[derive(Clone, Copy, Debug)]
 struct Want {
     token: Token,
-    block: bool,
+    block: Option<bool>,
 }
 
 impl Work {
@@ -46,6 +46,7 @@ impl Work {
         self.want.take_if(|want| want.token.get() <= record.token);
         self.freeze.take_if(|frozen| *frozen == record.frozen);
         if let Some(Want { token, block }) = self.want {
+            let block = block.unwrap_or(record.block);
             return Some(Record { token: token.get(), block, state: State::Raised, ..*record });
         }
         self.freeze.map(|frozen| Record { frozen, ..*record })
@@ -58,7 +59,7 @@ impl Replica {
         now: Time,
         resource: Resource,
         token: Token,
-        block: bool,
+        block: Option<bool>,
         outputs: &mut Vec<Output>,
     ) {
         if self.records.get(&resource).is_some_and(|record| record.token >= token.get()) {

@@ -15,7 +15,7 @@ fn record(number: u64, state: State) -> Record {
 }
 
 fn want(number: u64) -> Input {
-    Input::Want { resource: resource(), token: token(number), block: false }
+    Input::Want { resource: resource(), token: token(number), block: None }
 }
 
 fn drained() -> Input {

@@ -75,7 +75,7 @@ fn a_response_whose_head_is_out_is_still_under_way() {
     let gate = gateway_to(&origin).start();
     let mut seven = gate.connect();
     seven.send(post("/").token(7).bytes());
-    assert_eq!(seven.response_head().start, "HTTP/1.1 200 OK");
+    assert!(seven.response_head().start.starts_with("HTTP/1.1 200 "));
     assert_eq!(seven.body_bytes(6), b"half a");
     let eight = gate.begin(post("/").token(8));
     gate.raises_to(8);

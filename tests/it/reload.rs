@@ -8,7 +8,7 @@ use std::thread;
 use rustix::process::Signal;
 
 use crate::support::{
-    Client, H2, Highgate, Origin, config_for, eventually, get, highgate, origin, post, reply,
+    Client, H2, Highgate, Origin, Pending, config_for, eventually, get, highgate, origin, post, reply, stays,
 };
 
 fn origin_named(name: &'static str) -> Origin {
@@ -138,17 +138,22 @@ fn a_reload_under_load_drops_nothing() {
 #[test]
 fn a_request_under_way_ends_on_the_route_it_began_on() {
     let folder = tempfile::tempdir().unwrap();
-    let one = origin().answering(|_| reply(200).body("one").held("slow")).start();
+    let one = origin()
+        .answering(|request| match request.token() {
+            Some(7) => reply(200).body("one").held("slow"),
+            _ => reply(200).body("one"),
+        })
+        .start();
     let two = origin_named("two");
     let gate = start(folder.path(), &config_for(one.address, ""));
     let address = gate.address();
-    let seven = crate::support::Pending::new(move || Client::connect(address).ask(&post("/").token(7)));
+    let seven = Pending::new(move || Client::connect(address).ask(&post("/").token(7)));
     one.receives_token(7);
     replace(folder.path(), &config_for(two.address, ""));
     eventually("the new route is in force", || answers(&gate, "two"));
     // The fence knows nothing of routes: 7 is under way still.
-    let eight = crate::support::Pending::new(move || Client::connect(address).ask(&post("/").token(8)));
-    crate::support::stays("8 is not sent", || !two.has_token(8));
+    let eight = Pending::new(move || Client::connect(address).ask(&post("/").token(8)));
+    stays("8 is not sent", || !two.has_token(8));
     one.release("slow");
     assert_eq!(seven.answer().is_ok().text(), "one");
     assert_eq!(eight.answer().is_ok().text(), "two");

@@ -47,7 +47,7 @@ fn uneven(request: usize) -> Reply {
     match request % 4 {
         0 => reply(200).body("ok").after(Duration::from_millis(2)),
         1 => reply(200).chunked("2\r\nok\r\n0\r\n\r\n"),
-        2 => reply(200).body("ok").then_closes(),
+        2 => reply(200).body("ok").header("connection", "close").then_closes(),
         _ => reply(200).body("ok"),
     }
 }

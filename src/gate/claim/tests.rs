@@ -104,6 +104,14 @@ fn which_methods_are_fenced_is_up_to_the_route() {
 }
 
 #[test]
+fn a_method_that_an_upstream_may_read_otherwise_is_always_fenced() {
+    for name in ["x-http-method-override", "X-HTTP-Method", "x-method-override"] {
+        assert_eq!(why(at_ledger("GET /accounts/7", &[(name, "POST")])), ClaimError::Missing, "{name}");
+        assert_eq!(why(at_ledger("POST /search", &[(name, "DELETE")])), ClaimError::Missing, "{name}");
+    }
+}
+
+#[test]
 fn only_one_plain_decimal_is_a_token() {
     for value in
         ["0", "-1", "+1", "7 8", "7,8", "0x7", "1e3", "9223372036854775808", "18446744073709551617", "", "٧"]

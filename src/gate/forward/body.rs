@@ -172,7 +172,7 @@ impl Body for Download {
             Some(Ok(_)) if !ended => {}
             Some(Err(_)) => self.under_way = None,
             Some(Ok(_)) | None => {
-                flight.complete(cx);
+                flight.complete();
                 self.under_way = None;
             }
         }

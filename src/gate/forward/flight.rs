@@ -128,9 +128,8 @@ impl Flight {
     }
 
     /// The response has ended to its last byte.
-    pub(super) fn complete(&self, cx: &mut Context<'_>) {
+    pub(super) fn complete(&self) {
         let Some(mut live) = self.take() else { return };
-        live.line.drive(cx);
         if live.line.is_usable() {
             self.worker.pool.check_in(live.line);
         }

@@ -129,7 +129,7 @@ mod tests {
     fn outbound_head(build: impl FnOnce(Builder) -> Builder) -> Request<()> {
         let request = Request::builder().uri("/a?b=c").header("host", "gate.test");
         let mut request = build(request).body(()).unwrap();
-        let upstream = "http://127.0.0.1:9000/base".parse().unwrap();
+        let upstream = Upstream::parse("http://127.0.0.1:9000/base").unwrap();
         outbound(&mut request, &upstream, [10, 0, 0, 9].into());
         request
     }

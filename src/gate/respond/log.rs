@@ -31,7 +31,7 @@ impl Line {
         }
         let (decision, reason) = match refusal {
             Some(refusal) => (table::decision(refusal), table::reason(refusal)),
-            None => (story.decision, "none"),
+            None => (story.decision, story.reason()),
         };
         // The level has to be known to the macro, so each has its own line.
         macro_rules! line {

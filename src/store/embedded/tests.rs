@@ -25,7 +25,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn raise(store: &Store, name: &str, number: u64) {
-    store.want(resource(name), token(number), false).unwrap();
+    store.want(resource(name), token(number), None).unwrap();
     let cell = store.ledger().enter(&resource(name));
     eventually("the mark is open", || cell.look(token(number)).is_ok());
 }
@@ -88,7 +88,7 @@ fn a_raise_waits_for_the_last_permit_of_the_token_before() {
     raise(&store.store, "a", 7);
     let cell = store.store.ledger().enter(&resource("a"));
     let permit = cell.clone().admit(token(7)).ok().unwrap();
-    store.store.want(resource("a"), token(8), false).unwrap();
+    store.store.want(resource("a"), token(8), None).unwrap();
     eventually("the mark is raised", || cell.mark() == 8);
     assert_eq!(cell.look(token(8)), Err(Denied::Raising));
     assert_eq!(cell.look(token(7)), Err(Denied::Stale { mark: 8 }));
@@ -101,7 +101,7 @@ fn a_thousand_resources_are_raised_together() {
     let folder = tempfile::tempdir().unwrap();
     let store = start(folder.path(), NO_DELAY, |_| ()).unwrap();
     for number in 0..1000 {
-        store.store.want(resource(&format!("r/{number}")), token(5), false).unwrap();
+        store.store.want(resource(&format!("r/{number}")), token(5), None).unwrap();
     }
     let last = store.store.ledger().enter(&resource("r/999"));
     eventually("all are open", || last.look(token(5)).is_ok());

@@ -1,7 +1,7 @@
 //! Clients of the gateway over raw TCP: exact bytes out, strict reading in.
 
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -265,11 +265,6 @@ impl Client {
             }
         }
         Ok(Vec::new())
-    }
-
-    /// Ends this side's sending and leaves the other open.
-    pub(crate) fn finish_sending(&mut self) {
-        self.wire.stream.shutdown(Shutdown::Write).expect("a connected socket");
     }
 
     /// Whether the gateway ends the connection in this time, without another byte.

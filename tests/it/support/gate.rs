@@ -66,12 +66,6 @@ impl Builder {
         self.route("match", matcher).route("resource", resource)
     }
 
-    /// Begins another route, which is asked after the ones before.
-    pub(crate) fn and_to(mut self, name: &str, upstream: SocketAddr) -> Self {
-        self.routes.push(route(upstream));
-        self.route("name", name)
-    }
-
     /// Sets a key of the data port.
     pub(crate) fn listen(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.listen.insert(key.to_owned(), value.into());

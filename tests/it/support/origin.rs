@@ -123,16 +123,12 @@ impl Deref for Origin {
 struct Connection {
     wire: Wire,
     shared: Arc<Shared>,
-    id: usize,
 }
 
 impl Connection {
     fn new(stream: TcpStream, shared: Arc<Shared>) -> Self {
-        let id = shared.log.write(|seen| {
-            seen.connections += 1;
-            seen.connections
-        });
-        Self { wire: Wire::new(stream), shared, id }
+        shared.log.write(|seen| seen.connections += 1);
+        Self { wire: Wire::new(stream), shared }
     }
 
     fn serve(mut self) {
@@ -149,7 +145,7 @@ impl Connection {
             ErrorKind::InvalidData => What::Garbage,
             _ => What::Reset,
         };
-        self.shared.log.write(|seen| seen.note(self.id, request, what));
+        self.shared.log.write(|seen| seen.note(request, what));
     }
 
     /// False once this side has ended the connection.
@@ -157,18 +153,17 @@ impl Connection {
         if self.wire.buffer.is_empty() && !self.wire.fill()? {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        let connection = self.id;
         let request = self.shared.log.write(|seen| {
-            seen.requests.push(Request { connection, ..Request::default() });
+            seen.requests.push(Request::default());
             let request = seen.requests.len() - 1;
-            seen.note(connection, Some(request), What::FirstByte);
+            seen.note(Some(request), What::FirstByte);
             request
         });
         *slot = Some(request);
         let head = self.wire.head()?.ok_or(ErrorKind::UnexpectedEof)?;
         let received = self.shared.log.write(|seen| {
             seen.requests[request].head = head;
-            seen.note(connection, Some(request), What::Head);
+            seen.note(Some(request), What::Head);
             seen.requests[request].clone()
         });
         let reply = (self.shared.answers)(&received);
@@ -176,9 +171,6 @@ impl Connection {
     }
 
     fn answer(&mut self, request: usize, received: &Request, reply: Reply) -> io::Result<bool> {
-        if reply.continues {
-            self.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")?;
-        }
         if reply.reads_body {
             self.read_body(request, received)?;
         }
@@ -214,10 +206,9 @@ impl Connection {
         } else if let Some(length) = received.head.length() {
             self.wire.exactly(length, &mut keep)?;
         }
-        let id = self.id;
         log.write(|seen| {
             seen.requests[request].trailers = trailers;
-            seen.note(id, Some(request), What::Complete);
+            seen.note(Some(request), What::Complete);
         });
         Ok(())
     }
@@ -251,7 +242,7 @@ impl Connection {
     }
 
     fn note(&self, request: usize, what: What) {
-        self.shared.log.write(|seen| seen.note(self.id, Some(request), what));
+        self.shared.log.write(|seen| seen.note(Some(request), what));
     }
 
     fn pause(&self, delay: Duration) -> io::Result<()> {

@@ -10,7 +10,6 @@ pub(crate) struct Reply {
     pub(super) streamed: u64,
     /// The request's body is read before anything is said.
     pub(super) reads_body: bool,
-    pub(super) continues: bool,
     pub(super) delay: Duration,
     pub(super) held: Option<&'static str>,
     pub(super) held_in_body: Option<&'static str>,
@@ -37,7 +36,6 @@ pub(crate) fn reply(status: u16) -> Reply {
         body: Vec::new(),
         streamed: 0,
         reads_body: true,
-        continues: false,
         delay: Duration::ZERO,
         held: None,
         held_in_body: None,
@@ -98,12 +96,6 @@ impl Reply {
     /// Answers without reading the request's body.
     pub(crate) fn early(mut self) -> Self {
         self.reads_body = false;
-        self
-    }
-
-    /// Says `100 Continue` first.
-    pub(crate) fn continuing(mut self) -> Self {
-        self.continues = true;
         self
     }
 
