@@ -62,7 +62,8 @@ impl Gateway {
         let bind_data = gate::accept::bind(listen.address, listen.workers);
         let listeners = bind_data.map_err(|source| StartError::listen("data", listen.address, source))?;
         let bind_admin = std::net::TcpListener::bind(admin.address);
-        let admin_listener = bind_admin.map_err(|source| StartError::listen("admin", admin.address, source))?;
+        let admin_listener =
+            bind_admin.map_err(|source| StartError::listen("admin", admin.address, source))?;
         let address = local_address("data", &listeners[0], listen.address)?;
         let admin_address = local_address("admin", &admin_listener, admin.address)?;
 
@@ -143,7 +144,8 @@ impl Gateway {
                 Err(error) => return drop(started.send(Err(error))),
             };
             runtime.block_on(async {
-                let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
+                let listener =
+                    listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
                 match listener {
                     Ok(listener) => {
                         let _ = started.send(Ok(()));

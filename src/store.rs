@@ -34,7 +34,9 @@ enum Command {
     /// Requests may be under way for this long after an end that nobody saw.
     Promise(Duration),
     /// End: with a clean marker, if nothing is outstanding.
-    Stop { reply: mpsc::Sender<bool> },
+    Stop {
+        reply: mpsc::Sender<bool>,
+    },
 }
 
 /// The queue of raises is full: the store is slower than the demand.

@@ -77,7 +77,7 @@ impl Drop for Demo {
     }
 }
 
-/// What follows a heading up to the next blank line after its table, act by act.
+/// What was told in each act.
 fn acts(told: &str) -> (&str, &str) {
     let (_, acts) = told.split_once("ACT ONE").unwrap();
     acts.split_once("ACT TWO").unwrap()

@@ -267,7 +267,10 @@ mod tests {
     fn a_token_is_an_era_and_a_value() {
         let token = Token::new((3 << 48) + 7).expect("below 2^63");
         assert_eq!((token.era(), token.value()), (3, 7));
-        assert!(token > Token::new((2 << 48) + 1_000_000).expect("below 2^63"), "a later era beats any value");
+        assert!(
+            token > Token::new((2 << 48) + 1_000_000).expect("below 2^63"),
+            "a later era beats any value"
+        );
     }
 
     #[test]

@@ -136,7 +136,9 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let page = origin.as_ref().and_then(Uri::authority);
     let here = headers.get(HOST).map(|host| host.as_bytes());
     match (page, here) {
-        (Some(page), Some(here)) if page.as_str().as_bytes().eq_ignore_ascii_case(here) && is_address(page.host()) => {
+        (Some(page), Some(here))
+            if page.as_str().as_bytes().eq_ignore_ascii_case(here) && is_address(page.host()) =>
+        {
             Ok(())
         }
         _ => Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin may not give orders")),

@@ -55,8 +55,9 @@ impl Gateway {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let length = body.len();
         let head = head.replace('\n', "\r\n");
-        let request =
-            format!("{head}\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        let request = format!(
+            "{head}\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut reply = String::new();
         timeout(PATIENCE, stream.read_to_string(&mut reply)).await.unwrap().unwrap();

@@ -58,7 +58,10 @@ impl Reloader {
         match Config::load(&self.input) {
             Ok(config) => {
                 for key in self.current.needs_restart(&config) {
-                    tracing::warn!(key, "changed in the config file; a restart is needed to bring it into force");
+                    tracing::warn!(
+                        key,
+                        "changed in the config file; a restart is needed to bring it into force"
+                    );
                 }
                 gateway.reload(config.routes.clone());
                 tracing::info!(routes = config.routes.iter().count(), "routes reloaded");

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::Context;
 use highgate::config::{Config, LoadInput, Overrides, Store, Tokens};
 use highgate::gateway::Gateway;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use super::logging;
 use super::reload::Reloader;
@@ -71,10 +73,7 @@ struct Endings {
 
 impl Endings {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     async fn next(&mut self) {
@@ -101,7 +100,8 @@ async fn serve(mut gateway: Gateway, mut reloader: Reloader) -> anyhow::Result<E
         }
     }
     tracing::info!("ending: not ready, then drained, then stopped; a second signal ends at once");
-    let stopping = tokio::task::spawn_blocking(move || gateway.stop());
+    let (stopped, stopping) = oneshot::channel();
+    thread::Builder::new().name("stop".into()).spawn(move || stopped.send(gateway.stop()))?;
     tokio::select! {
         clean = stopping => report_end(clean?),
         () = endings.next() => std::process::exit(EXIT_INTERRUPTED),

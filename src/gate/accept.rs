@@ -23,8 +23,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-pub(crate) use conduct::{Busy, Conduct, Connections};
 use conduct::Order;
+pub(crate) use conduct::{Busy, Conduct, Connections};
 use framing::{Framing, MAX_HEADERS};
 
 use super::{Worker, gate};
@@ -190,10 +190,7 @@ async fn serve_http2(worker: Rc<Worker>, stream: TcpStream, conduct: Rc<Conduct>
 }
 
 /// Polls a connection to its end, or as long as its orders let it. `poll` is told once to finish.
-async fn obey(
-    conduct: &Conduct,
-    mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<hyper::Result<()>>,
-) {
+async fn obey(conduct: &Conduct, mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<hyper::Result<()>>) {
     let mut finishing = false;
     let ended = std::future::poll_fn(|cx| {
         let finish = match conduct.order(cx.waker()) {

@@ -185,7 +185,10 @@ impl<'a> Approach<'a> {
         }
         self.asked = true;
         let block = self.route.on_unknown == OnUnknown::Block;
-        self.worker.store.want(self.resource.clone(), self.token, Some(block)).map_err(|_| Refusal::Overloaded)
+        self.worker
+            .store
+            .want(self.resource.clone(), self.token, Some(block))
+            .map_err(|_| Refusal::Overloaded)
     }
 }
 

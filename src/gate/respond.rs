@@ -66,13 +66,22 @@ pub(crate) enum Refusal {
     Framing(&'static str),
     SlowRequest,
     BrokenRequest,
-    Stale { mark: u64 },
-    NotIssued { mark: u64 },
-    Frozen { mark: u64 },
+    Stale {
+        mark: u64,
+    },
+    NotIssued {
+        mark: u64,
+    },
+    Frozen {
+        mark: u64,
+    },
     Raising,
     StoreUnavailable,
     Overloaded,
-    Upstream { fault: Fault, outcome: Outcome },
+    Upstream {
+        fault: Fault,
+        outcome: Outcome,
+    },
 }
 
 /// What the upstream did not do.

@@ -132,7 +132,11 @@ impl Worker {
 }
 
 /// Runs a worker on this thread until the phase says that it ends.
-pub(crate) fn run(setup: Setup, listener: StdListener, mut phase: watch::Receiver<Phase>) -> std::io::Result<()> {
+pub(crate) fn run(
+    setup: Setup,
+    listener: StdListener,
+    mut phase: watch::Receiver<Phase>,
+) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let (errands, mut todo) = mpsc::unbounded_channel();
     let worker = Rc::new(Worker::new(setup, errands));

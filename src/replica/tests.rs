@@ -37,8 +37,14 @@ impl Bench {
     fn join(records: &[Record], tombstones: Vec<Tombstone>) -> Self {
         let records: Vec<_> = records.iter().map(|record| (resource(), *record)).collect();
         let (replica, outputs) = Replica::join(Time::ZERO, 1, 100, records, tombstones);
-        let mut bench =
-            Self { replica, revision: 100, now: Time::ZERO, gate: (0, false), proposed: vec![], told: vec![] };
+        let mut bench = Self {
+            replica,
+            revision: 100,
+            now: Time::ZERO,
+            gate: (0, false),
+            proposed: vec![],
+            told: vec![],
+        };
         bench.take(outputs);
         bench
     }

@@ -4,10 +4,12 @@ use std::fs::{self, DirBuilder};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context, anyhow};
 use highgate::config::{Config, Overrides};
 use highgate::gateway::Gateway;
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 pub(super) struct Fenced {
@@ -42,7 +44,10 @@ impl Fenced {
     /// Ends the gateway while the ledger still answers, then removes the folder.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         let Self { gateway, _folder } = self;
-        tokio::task::spawn_blocking(move || gateway.stop()).await.context("the gateway did not end well")?;
+        let (done, ended) = oneshot::channel();
+        // It blocks until its threads have ended, and one of them may wait for the ledger on this thread.
+        thread::spawn(move || done.send(gateway.stop()));
+        ended.await.context("the gateway did not end well")?;
         Ok(())
     }
 }

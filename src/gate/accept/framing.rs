@@ -15,7 +15,9 @@ pub(super) const MAX_HEADERS: usize = 100;
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Head,
-    Body { left: u64 },
+    Body {
+        left: u64,
+    },
     Chunked(Chunk),
     /// The framing is lost; hyper refuses or the gate does. Nothing after this is read as a request by us.
     Lost,
@@ -23,15 +25,26 @@ enum State {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Chunk {
-    Size { value: u64, digits: u8 },
+    Size {
+        value: u64,
+        digits: u8,
+    },
     Extension,
-    SizeLf { value: u64 },
-    Data { left: u64 },
+    SizeLf {
+        value: u64,
+    },
+    Data {
+        left: u64,
+    },
     DataCr,
     DataLf,
     /// In the trailer section; whether the current line has any byte.
-    Trailer { empty: bool },
-    TrailerLf { empty: bool },
+    Trailer {
+        empty: bool,
+    },
+    TrailerLf {
+        empty: bool,
+    },
 }
 
 pub(super) struct Framing {
@@ -224,7 +237,8 @@ mod tests {
         Ok((conduct.flagged(), framing.state == State::Head && framing.partial.is_empty()))
     }
 
-    const TWO: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST / HTTP/1.1\r\nHost: a\r\n\
+    const TWO: &[u8] =
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST / HTTP/1.1\r\nHost: a\r\n\
         Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nA: b\r\n\r\n";
 
     #[test]
@@ -241,8 +255,7 @@ mod tests {
             "transfer-encoding: chunked\r\ncontent-length: 3",
         ] {
             let request = format!("POST / HTTP/1.1\r\nHost: a\r\n{both}\r\n\r\n0\r\n\r\n");
-            for (bytes, piece) in
-                [(request.clone().into_bytes(), 5), ([TWO, request.as_bytes()].concat(), 7)]
+            for (bytes, piece) in [(request.clone().into_bytes(), 5), ([TWO, request.as_bytes()].concat(), 7)]
             {
                 assert!(follow(&bytes, piece).unwrap().0.is_some(), "{both}");
             }

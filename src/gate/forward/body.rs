@@ -109,8 +109,7 @@ impl Body for Upload {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let ready: u64 =
-            self.ready.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
+        let ready: u64 = self.ready.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
         let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(ready + rest.lower());

@@ -19,8 +19,8 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn of(request: &Inbound, client: &Rc<Conduct>, wanted: AccessLog) -> Self {
-        let head = (wanted != AccessLog::Off)
-            .then(|| (request.method().clone(), request.uri().path().to_owned()));
+        let head =
+            (wanted != AccessLog::Off).then(|| (request.method().clone(), request.uri().path().to_owned()));
         Self { wanted, head, client: client.clone() }
     }
 

@@ -37,9 +37,7 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
         level: Level::INFO,
     };
     match refusal {
-        Refusal::Unclaimed(ClaimError::NoRoute) => {
-            row(StatusCode::NOT_FOUND, "no-route", "No route", 12)
-        }
+        Refusal::Unclaimed(ClaimError::NoRoute) => row(StatusCode::NOT_FOUND, "no-route", "No route", 12),
         Refusal::Unclaimed(ClaimError::Missing) => {
             row(StatusCode::PRECONDITION_REQUIRED, "missing", "Fencing token required", 9)
         }
@@ -61,17 +59,14 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
             level: Level::WARN,
             ..row(StatusCode::PRECONDITION_FAILED, "stale", "Stale fencing token", 9)
         },
-        Refusal::NotIssued { .. } => {
-            row(StatusCode::FORBIDDEN, "not-issued", "Fencing token not issued", 7)
-        }
+        Refusal::NotIssued { .. } => row(StatusCode::FORBIDDEN, "not-issued", "Fencing token not issued", 7),
         Refusal::Frozen { .. } => row(StatusCode::LOCKED, "frozen", "Resource frozen", 9),
         Refusal::Raising => unavailable("raising", "Earlier writes still draining"),
         Refusal::StoreUnavailable => unavailable("store-unavailable", "Token store unavailable"),
         Refusal::Overloaded => unavailable("overloaded", "Gateway overloaded"),
-        Refusal::Upstream { fault: Fault::Broken(_), .. } => Verdict {
-            level: Level::WARN,
-            ..row(StatusCode::BAD_GATEWAY, "upstream", "Upstream failed", 14)
-        },
+        Refusal::Upstream { fault: Fault::Broken(_), .. } => {
+            Verdict { level: Level::WARN, ..row(StatusCode::BAD_GATEWAY, "upstream", "Upstream failed", 14) }
+        }
         Refusal::Upstream { fault: Fault::Slow(_), .. } => Verdict {
             level: Level::WARN,
             ..row(StatusCode::GATEWAY_TIMEOUT, "upstream", "Upstream too slow", 4)
@@ -149,9 +144,7 @@ fn problem(
         "token": story.token.map(|token| token.get()),
         "mark": mark(refusal),
     });
-    answer
-        .header(CONTENT_TYPE, "application/problem+json")
-        .body(Body::own(Bytes::from(problem.to_string())))
+    answer.header(CONTENT_TYPE, "application/problem+json").body(Body::own(Bytes::from(problem.to_string())))
 }
 
 fn mark(refusal: &Refusal) -> Option<u64> {

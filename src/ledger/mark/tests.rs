@@ -137,11 +137,11 @@ mod interleaved {
         }
     }
 
-    /// Runs the handover in every interleaving of up to four preemptions; `opens` is the driver's part, and
-    /// says whether the end of the drain has to have been reported to it.
-    fn handover(opens: fn(&Stage, Drain) -> bool) {
+    /// Runs the handover with these requests in every interleaving of up to so many preemptions; `opens` is the
+    /// driver's part, and says whether the end of the drain has to have been reported to it.
+    fn handover(requests: &'static [u64], preemptions: usize, opens: fn(&Stage, Drain) -> bool) {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(4);
+        model.preemption_bound = Some(preemptions);
         model.check(move || {
             let stage = Arc::new(Stage {
                 mark: Mark::new(),
@@ -150,11 +150,11 @@ mod interleaved {
             });
             let _ = stage.mark.close(7);
             stage.mark.open().unwrap();
-            let requests: Vec<_> = [7, 8]
-                .into_iter()
+            let requests: Vec<_> = requests
+                .iter()
                 .map(|number| {
                     let stage = stage.clone();
-                    thread::spawn(move || request(&stage, number))
+                    thread::spawn(move || request(&stage, *number))
                 })
                 .collect();
             let drain = stage.mark.close(8);
@@ -167,19 +167,26 @@ mod interleaved {
         });
     }
 
+    fn open_when_drained(stage: &Stage, drain: Drain) -> bool {
+        if drain.remaining == 0 || stage.drained.load(Ordering::Acquire) {
+            stage.mark.open().unwrap();
+        }
+        true
+    }
+
     #[test]
     fn the_next_token_never_meets_the_one_before() {
-        handover(|stage, drain| {
-            if drain.remaining == 0 || stage.drained.load(Ordering::Acquire) {
-                stage.mark.open().unwrap();
-            }
-            true
-        });
+        handover(&[7, 8], 4, open_when_drained);
+    }
+
+    #[test]
+    fn the_next_token_waits_for_two_of_the_one_before() {
+        handover(&[7, 7, 8], 2, open_when_drained);
     }
 
     #[test]
     fn opening_checks_the_drain_by_itself() {
-        handover(|stage, _| {
+        handover(&[7, 8], 4, |stage, _| {
             let _ = stage.mark.open();
             true
         });
@@ -189,7 +196,7 @@ mod interleaved {
     #[test]
     #[should_panic(expected = "8 is at the resource beside a 7")]
     fn a_gate_opened_without_its_drain_is_caught() {
-        handover(|stage, _| {
+        handover(&[7, 8], 4, |stage, _| {
             stage.mark.passed.store(8, Ordering::Relaxed);
             stage.mark.open().unwrap();
             false

@@ -161,10 +161,11 @@ fn open_database(folder: &Path) -> Result<Database, OpenError> {
     let in_folder = |source| OpenError::Folder { folder: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(in_folder)?;
     let path = folder.join(FILE_NAME);
-    let database = Database::builder().set_cache_size(CACHE_BYTES).create(&path).map_err(|error| match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::Locked { folder: folder.to_owned() },
-        other => OpenError::Open { path: path.clone(), source: Box::new(other.into()) },
-    })?;
+    let database =
+        Database::builder().set_cache_size(CACHE_BYTES).create(&path).map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => OpenError::Locked { folder: folder.to_owned() },
+            other => OpenError::Open { path: path.clone(), source: Box::new(other.into()) },
+        })?;
     // A new file is durable only when its folder knows it.
     fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(in_folder)?;
     Ok(database)
