@@ -12,6 +12,8 @@ use std::time::Instant;
 use futures_util::future::LocalBoxFuture;
 use highgate_elector::{Resource, Token};
 use http::Request;
+use http::request::Parts;
+use hyper::body::Incoming;
 use tokio::time::timeout_at;
 use tower::{Layer, Service};
 
@@ -66,7 +68,7 @@ where
         let mut inner = self.inner.clone();
         Box::pin(async move {
             let Claimed { head, body, route, stand, client, mut story } = claimed;
-            let judged = judge(&worker, &route, stand, body).await;
+            let judged = judge(&worker, &route, stand, &head, body).await;
             worker.metrics.decided(story.started.elapsed());
             let (upload, line, permit, decision) = match judged {
                 Ok(passed) => passed,
@@ -85,21 +87,22 @@ async fn judge(
     worker: &Worker,
     route: &Arc<Route>,
     stand: Stand,
-    body: hyper::body::Incoming,
+    head: &Parts,
+    body: Incoming,
 ) -> Result<Passed, Refusal> {
     let (resource, token) = match stand {
         Stand::Fenced { resource, token } => (resource, token),
-        Stand::Unfenced => return pass(worker, route, body, Decision::Unfenced).await,
+        Stand::Unfenced => return pass(worker, route, head, body, Decision::Unfenced).await,
         Stand::Unchecked { resource, waiver } => {
             if waiver == Waiver::Audited {
                 tracing::warn!(route = %route.name, %resource, "a fenced request without a token was let through");
             }
-            return pass(worker, route, body, Decision::Allowed).await;
+            return pass(worker, route, head, body, Decision::Allowed).await;
         }
     };
     let mut approach = Approach::new(worker, route, &resource, token);
     let cell = approach.wait_until_open().await?;
-    let upload = Upload::prepare(body, worker.request_timeout).await?;
+    let upload = Upload::prepare(body, &head.headers, worker.request_timeout).await?;
     let line = worker.pool.check_out(route).await?;
     loop {
         match cell.clone().admit(token) {
@@ -115,10 +118,11 @@ async fn judge(
 async fn pass(
     worker: &Worker,
     route: &Route,
-    body: hyper::body::Incoming,
+    head: &Parts,
+    body: Incoming,
     decision: Decision,
 ) -> Result<Passed, Refusal> {
-    let upload = Upload::prepare(body, worker.request_timeout).await?;
+    let upload = Upload::prepare(body, &head.headers, worker.request_timeout).await?;
     Ok((upload, worker.pool.check_out(route).await?, None, decision))
 }
 

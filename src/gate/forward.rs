@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::future::LocalBoxFuture;
+use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -49,6 +50,9 @@ impl Service<Admitted> for Forward {
         Box::pin(async move {
             let Admitted { mut request, client, route, line, permit, mut story } = admitted;
             headers::outbound(&mut request, &route.upstream, client.peer().ip());
+            if request.body().has_trailers() {
+                request.headers_mut().remove(CONTENT_LENGTH);
+            }
             let started = Instant::now();
             let exchange = Flight::begin(worker, route, client, line, permit, request);
             let flight = exchange.flight();

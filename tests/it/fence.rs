@@ -156,6 +156,8 @@ fn a_small_upload_that_is_not_complete_holds_nobody_up() {
     let bytes = post("/").token(7).body("a part and the rest").bytes();
     let (part, rest) = bytes.split_at(bytes.len() - 4);
     seven.send(part);
+    // Its head has been judged.
+    gate.raises_to(7);
     gate.ask(&post("/").token(8)).is_ok();
     seven.send(rest);
     seven.response().is_refused(412, "stale");

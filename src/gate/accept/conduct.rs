@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
+/// How long an idle connection may take over its own end.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// One client connection. Lives on one core; everything is a cell.
 pub(crate) struct Conduct {
     peer: SocketAddr,
@@ -21,6 +24,8 @@ pub(crate) struct Conduct {
     flagged: Cell<Option<&'static str>>,
     one_at_a_time: Cell<bool>,
     order: Cell<Order>,
+    /// Since when it is to finish.
+    finishing_since: Cell<Option<Instant>>,
     waker: Cell<Option<Waker>>,
 }
 
@@ -47,6 +52,7 @@ impl Conduct {
             flagged: Cell::new(None),
             one_at_a_time: Cell::new(true),
             order: Cell::new(Order::Serve),
+            finishing_since: Cell::new(None),
             waker: Cell::new(None),
         })
     }
@@ -90,6 +96,7 @@ impl Conduct {
     fn tell(&self, order: Order) {
         if order > self.order.get() {
             self.order.set(order);
+            self.finishing_since.set(Some(Instant::now()));
             if let Some(waker) = self.waker.take() {
                 waker.wake();
             }
@@ -106,8 +113,13 @@ impl Conduct {
         if self.busy.get() > 0 {
             return;
         }
-        let idle = now.saturating_duration_since(self.idle_since.get());
-        let head = self.head_since.get().map(|since| now.saturating_duration_since(since).min(idle));
+        let since = |start: Instant| now.saturating_duration_since(start);
+        // HTTP/2 waits for the client to agree to the end; one that does not answer is not waited for.
+        if self.finishing_since.get().is_some_and(|start| since(start) >= GOODBYE) {
+            self.tell(Order::Break);
+        }
+        let idle = since(self.idle_since.get());
+        let head = self.head_since.get().map(|start| since(start).min(idle));
         match head {
             Some(head) if head >= header_timeout => self.tell(Order::Break),
             None if idle >= idle_timeout => self.tell(Order::Finish),

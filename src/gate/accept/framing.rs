@@ -185,34 +185,30 @@ fn judge(head: &[u8], conduct: &Conduct) -> State {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     if !matches!(request.parse(head), Ok(httparse::Status::Complete(_))) {
-        conduct.flag("the request head cannot be read");
-        return State::Lost;
+        return lost(conduct, "the request head cannot be read");
     }
     let named = |name: &'static str| {
         request.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name))
     };
-    let chunked = named("transfer-encoding").count();
-    let length = named("content-length").next();
-    match (chunked, length) {
-        (0, None) => State::Head,
-        (0, Some(length)) => match parse_length(length.value) {
+    let encodings: Vec<_> = named("transfer-encoding").collect();
+    match (&encodings[..], named("content-length").next()) {
+        ([], None) => State::Head,
+        ([], Some(length)) => match parse_length(length.value) {
             Some(0) => State::Head,
             Some(left) => State::Body { left },
-            None => {
-                conduct.flag("the Content-Length is not a number");
-                State::Lost
-            }
+            None => lost(conduct, "the Content-Length is not a number"),
         },
-        (1, None) => State::Chunked(Chunk::Size { value: 0, digits: 0 }),
-        (_, None) => {
-            conduct.flag("there is more than one Transfer-Encoding header");
-            State::Lost
+        ([one], None) if one.value.eq_ignore_ascii_case(b"chunked") => {
+            State::Chunked(Chunk::Size { value: 0, digits: 0 })
         }
-        (_, Some(_)) => {
-            conduct.flag("Content-Length and Transfer-Encoding do not go together");
-            State::Lost
-        }
+        (_, None) => lost(conduct, "the only Transfer-Encoding there is here is chunked, once"),
+        (_, Some(_)) => lost(conduct, "Content-Length and Transfer-Encoding do not go together"),
     }
+}
+
+fn lost(conduct: &Conduct, why: &'static str) -> State {
+    conduct.flag(why);
+    State::Lost
 }
 
 fn parse_length(value: &[u8]) -> Option<u64> {

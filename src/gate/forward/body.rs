@@ -8,6 +8,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::HeaderMap;
+use http::header::TRAILER;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -25,6 +27,8 @@ pub(crate) struct Upload {
     rest: Option<Incoming>,
     /// When a byte last moved; shared with the flight, which watches for a standstill.
     progress: Rc<Cell<Instant>>,
+    /// Trailers are to follow, and HTTP/1.1 has a place for them only after chunks.
+    trailers: bool,
 }
 
 /// The client's body did not arrive.
@@ -39,8 +43,13 @@ pub(crate) enum UploadError {
 impl Upload {
     /// Reads a small body whole. Of a larger one, or one that does not say its size, takes only what is
     /// there already: a streaming client may be waiting for the answer before it sends more.
-    pub(crate) async fn prepare(mut body: Incoming, limit: Duration) -> Result<Self, UploadError> {
+    pub(crate) async fn prepare(
+        mut body: Incoming,
+        head: &HeaderMap,
+        limit: Duration,
+    ) -> Result<Self, UploadError> {
         let mut upload = Self::nothing();
+        upload.trailers = head.contains_key(TRAILER);
         if body.is_end_stream() {
             return Ok(upload);
         }
@@ -58,7 +67,12 @@ impl Upload {
     }
 
     fn nothing() -> Self {
-        Self { ready: VecDeque::new(), rest: None, progress: Rc::new(Cell::new(Instant::now())) }
+        Self {
+            ready: VecDeque::new(),
+            rest: None,
+            progress: Rc::new(Cell::new(Instant::now())),
+            trailers: false,
+        }
     }
 
     /// Never pending. True if the body has ended.
@@ -80,6 +94,11 @@ impl Upload {
             }
         }
         Poll::Ready(Ok(false))
+    }
+
+    /// Whether it goes out in chunks, whatever the client said of its length.
+    pub(super) fn has_trailers(&self) -> bool {
+        self.trailers
     }
 
     pub(super) fn progress(&self) -> Rc<Cell<Instant>> {
@@ -113,7 +132,7 @@ impl Body for Upload {
         let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(ready + rest.lower());
-        if let Some(upper) = rest.upper() {
+        if let Some(upper) = rest.upper().filter(|_| !self.trailers) {
             hint.set_upper(ready + upper);
         }
         hint
@@ -125,6 +144,8 @@ impl Body for Upload {
 pub(crate) struct Download {
     /// Both are there until the end was seen.
     under_way: Option<(Rc<Flight>, Incoming)>,
+    /// How it broke off, until the client's side has been told.
+    broken: Option<DownloadError>,
 }
 
 /// The response broke off; the client sees a body that ends too early.
@@ -138,7 +159,7 @@ pub(crate) enum DownloadError {
 
 impl Download {
     pub(super) fn new(flight: Rc<Flight>, body: Incoming) -> Self {
-        Self { under_way: Some((flight, body)) }
+        Self { under_way: Some((flight, body)), broken: None }
     }
 
     /// Reads on without a client, so that the end is known.
@@ -155,7 +176,9 @@ impl Body for Download {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
-        let Some((flight, body)) = &mut self.under_way else { return Poll::Ready(None) };
+        let Some((flight, body)) = &mut self.under_way else {
+            return Poll::Ready(self.broken.take().map(Err));
+        };
         let frame = match flight.drive(cx) {
             Err(why) => Some(Err(DownloadError::Cut(why))),
             Ok(()) => ready!(Pin::new(&mut *body).poll_frame(cx)).map(|frame| {
@@ -168,18 +191,23 @@ impl Body for Download {
         flight.moved();
         let ended = body.is_end_stream();
         match frame {
-            Some(Ok(_)) if !ended => {}
-            Some(Err(_)) => self.under_way = None,
-            Some(Ok(_)) | None => {
-                flight.complete();
+            Some(Ok(frame)) if !ended => return Poll::Ready(Some(Ok(frame))),
+            Some(Err(error)) => {
+                // hyper drops what it has not written yet when a body fails. Once around, so that the
+                // client gets what there was and can tell a broken answer from none.
+                self.broken = Some(error);
                 self.under_way = None;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
+            _ => flight.complete(),
         }
+        self.under_way = None;
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.under_way.is_none()
+        self.under_way.is_none() && self.broken.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
