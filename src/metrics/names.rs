@@ -48,7 +48,7 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: UPSTREAM,
         kind: Kind::Histogram(UPSTREAM_BUCKETS),
-        help: "From forwarding a request to the head of the upstream's response.",
+        help: "From forwarding a request to the last byte of the upstream's response.",
     },
     Metric {
         name: SEAL,

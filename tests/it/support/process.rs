@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -23,6 +23,8 @@ pub(crate) struct Highgate {
     child: Child,
     output: Arc<Mutex<String>>,
     errors: Arc<Mutex<String>>,
+    /// They end with the pipes.
+    readers: Vec<JoinHandle<()>>,
 }
 
 /// `highgate serve` on free ports.
@@ -77,9 +79,9 @@ impl Builder {
         };
         command.args(self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program was built");
-        let output = collect(child.stdout.take().expect("a pipe was asked for"));
-        let errors = collect(child.stderr.take().expect("a pipe was asked for"));
-        Highgate { child, output, errors }
+        let (output, reader) = collect(child.stdout.take().expect("a pipe was asked for"));
+        let (errors, error_reader) = collect(child.stderr.take().expect("a pipe was asked for"));
+        Highgate { child, output, errors, readers: vec![reader, error_reader] }
     }
 
     /// Starts it and waits until it serves.
@@ -93,17 +95,17 @@ impl Builder {
     }
 }
 
-fn collect(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+fn collect(pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let text = Arc::new(Mutex::new(String::new()));
     let lines = text.clone();
-    thread::spawn(move || {
+    let reader = thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             let mut text = lines.lock().expect("no reader panics");
             text.push_str(&line);
             text.push('\n');
         }
     });
-    text
+    (text, reader)
 }
 
 impl Highgate {
@@ -159,13 +161,14 @@ impl Highgate {
         self.child.try_wait().expect("a child of ours")
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself, and has said everything.
     pub(crate) fn exit_code(&mut self) -> i32 {
         let mut status = None;
         eventually("the program ends", || {
             status = self.exit_status();
             status.is_some()
         });
+        self.readers.drain(..).for_each(|reader| reader.join().expect("no reader panics"));
         status.and_then(|status| status.code()).unwrap_or_else(|| panic!("it was killed: {}", self.said()))
     }
 
