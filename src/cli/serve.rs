@@ -37,9 +37,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let _logs = logging::start(&config.log);
-    let gateway = Gateway::start(config.clone())?;
-    greet(&config, &gateway);
-    super::block_on(serve(gateway, Reloader::new(input, config)?))
+    super::block_on(serve(input, config))
 }
 
 /// What a person needs to go on, on stdout; scripts read the first two lines.
@@ -84,10 +82,14 @@ impl Endings {
     }
 }
 
-async fn serve(mut gateway: Gateway, mut reloader: Reloader) -> anyhow::Result<ExitCode> {
+async fn serve(input: LoadInput, config: Config) -> anyhow::Result<ExitCode> {
+    // Before anybody is told that it listens: a signal must not find the process without an ear for it.
     let mut endings = Endings::listen().context("cannot listen for signals")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let mut reloader = Reloader::new(input, config.clone())?;
+    let mut gateway = Gateway::start(config.clone())?;
     let mut failed = gateway.failed().context("the gateway's failure is already being waited for")?;
+    greet(&config, &gateway);
     loop {
         tokio::select! {
             Ok(error) = &mut failed => {

@@ -1,6 +1,4 @@
 //! Large bodies stream through the real program, and its memory stays flat.
-//!
-//! 256 MiB each way, or as many bytes as `HIGHGATE_TEST_BYTES` says: `scripts/test` says 2 GiB.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,9 +9,7 @@ use crate::support::{Highgate, get, highgate, origin, post, reply};
 
 const MOST_GROWTH: u64 = 64 << 20;
 
-fn size() -> u64 {
-    std::env::var("HIGHGATE_TEST_BYTES").map_or(256 << 20, |bytes| bytes.parse().expect("a number of bytes"))
-}
+const SIZE: u64 = 2 << 30;
 
 /// Watches a program's memory until told to stop.
 struct Watch {
@@ -47,10 +43,9 @@ impl Watch {
 #[test]
 fn a_large_upload_and_download_take_no_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let size = size();
     let origin = origin()
-        .answering(move |request| match request.method() {
-            "GET" => reply(200).streaming(size),
+        .answering(|request| match request.method() {
+            "GET" => reply(200).streaming(SIZE),
             _ => reply(200),
         })
         .start();
@@ -61,19 +56,19 @@ fn a_large_upload_and_download_take_no_memory() {
     let mut client = gate.connect();
     client.send(post("/").token(7).chunked().head());
     let block = vec![b'x'; 1 << 20];
-    for _ in 0..size >> 20 {
+    for _ in 0..SIZE >> 20 {
         client.send_chunk(&block);
     }
     client.send("0\r\n\r\n");
     client.response().is_ok();
-    assert_eq!(origin.seen().requests[1].received, size);
+    assert_eq!(origin.seen().requests[1].received, SIZE);
     let growth = watch.growth();
     assert!(growth < MOST_GROWTH, "{growth} bytes more for an upload");
 
     let watch = Watch::begin(&gate);
     client.send(get("/").bytes());
-    assert_eq!(client.response_head().length(), usize::try_from(size).ok());
-    client.discard(usize::try_from(size).expect("a size of this machine"));
+    assert_eq!(client.response_head().length(), usize::try_from(SIZE).ok());
+    client.discard(usize::try_from(SIZE).expect("a size of this machine"));
     let growth = watch.growth();
     assert!(growth < MOST_GROWTH, "{growth} bytes more for a download");
 }

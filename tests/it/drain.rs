@@ -73,3 +73,17 @@ fn a_gateway_that_stops_with_an_unknown_outcome_does_not() {
     assert_eq!(gate.ask(&post("/").token(7)).status, 504);
     assert!(!gate.stop());
 }
+
+#[test]
+fn signals_are_obeyed_from_the_moment_it_says_that_it_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().start();
+    let config = folder.path().join("highgate.toml");
+    std::fs::write(&config, config_for(origin.address, "").replace("300ms", "0s")).unwrap();
+    for _ in 0..10 {
+        let mut gate = highgate().config(&config).data(&folder.path().join("data")).start();
+        gate.signal(Signal::HUP);
+        gate.signal(Signal::TERM);
+        assert_eq!(gate.exit_code(), 0, "{}", gate.said());
+    }
+}

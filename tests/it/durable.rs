@@ -137,6 +137,45 @@ fn a_raise_that_was_not_open_yet_stays_shut_after_kill_9() {
 }
 
 #[test]
+fn what_blocks_before_kill_9_blocks_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin()
+        .answering(|request| match request.token() {
+            Some(7) => reply(200).nothing(),
+            _ => reply(200),
+        })
+        .start();
+    let config = folder.path().join("highgate.toml");
+    let route = "on_unknown = \"block\"\nlock_delay = \"40ms\"\nhold_timeout = \"300ms\"";
+    std::fs::write(&config, config_for(origin.address, route)).unwrap();
+    let start = || highgate().config(&config).data(&folder.path().join("data")).start();
+    let gate = start();
+    assert_eq!(ask(&gate, "/a", 7), 502);
+    gate.kill();
+    let gate = start();
+    for _ in 0..2 {
+        assert_eq!(ask(&gate, "/a", 8), 503);
+    }
+    assert!((200..300).contains(&gate.operate("thaw", "a").status));
+    assert_eq!(ask(&gate, "/a", 8), 200);
+}
+
+#[test]
+fn what_was_frozen_before_kill_9_is_frozen_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().start();
+    let start = || highgate().upstream(origin.address).data(folder.path()).start();
+    let gate = start();
+    assert_eq!(ask(&gate, "/a", 7), 200);
+    assert!((200..300).contains(&gate.operate("freeze", "a").status));
+    gate.kill();
+    let gate = start();
+    assert_eq!(ask(&gate, "/a", 7), 423);
+    assert!((200..300).contains(&gate.operate("thaw", "a").status));
+    assert_eq!(ask(&gate, "/a", 7), 200);
+}
+
+#[test]
 fn after_a_clean_end_nothing_waits() {
     let folder = tempfile::tempdir().unwrap();
     let origin = origin().start();

@@ -45,6 +45,35 @@ fn a_second_head_that_does_not_end_is_cut() {
     ends_after(&mut client, Duration::from_millis(200));
 }
 
+/// Sends a byte now and then, until the gateway has enough of it.
+fn drip(client: &mut Client, bytes: &str) {
+    let begun = Instant::now();
+    for byte in bytes.bytes().cycle() {
+        client.send([byte]);
+        if client.ends_within(Duration::from_millis(50)) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(3), "it may drip for ever");
+    }
+}
+
+#[test]
+fn a_head_that_drips_is_cut() {
+    let (_origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    client.send("GET / HTTP/1.1\r\nHost: ledger.test\r\nX-Long: ");
+    drip(&mut client, "x");
+}
+
+#[test]
+fn a_small_body_that_drips_is_cut() {
+    let (origin, gate) = slow_limits();
+    let mut client = gate.connect();
+    client.send(post("/").token(7).body(vec![b'x'; 60_000]).head());
+    drip(&mut client, "x");
+    assert!(origin.received_nothing());
+}
+
 #[test]
 fn a_connection_that_says_nothing_is_closed() {
     let (_origin, gate) = slow_limits();

@@ -24,14 +24,6 @@ fn has_unknown_outcome(response: &Response) {
     assert_eq!(response.outcome(), Some("unknown"), "{response:?}");
 }
 
-/// How long after the origin saw the end of the first request the first one of `token` came.
-fn from_cut_to(origin: &Origin, token: u64) -> Duration {
-    let seen = origin.seen();
-    let cut = seen.when(0, What::Reset).or(seen.when(0, What::Closed)).expect("the first request was cut");
-    let sent = seen.when(seen.with_token(token)[0], What::FirstByte).expect("it was sent");
-    sent.saturating_duration_since(cut)
-}
-
 #[test]
 fn after_the_drain_timeout_the_connection_is_reset_and_the_lock_delay_waited() {
     let origin = silent_for_seven();
@@ -126,7 +118,6 @@ fn proceed_waits_for_nothing() {
     let ended = Instant::now();
     gate.ask(&post("/").token(8)).is_ok();
     assert!(ended.elapsed() < Duration::from_secs(2), "{:?}", ended.elapsed());
-    assert!(from_cut_to(&origin, 8) < Duration::from_secs(2));
 }
 
 #[test]

@@ -200,6 +200,13 @@ impl Client {
         if ask.method == "HEAD" { self.response_without_body() } else { self.response() }
     }
 
+    /// An operator's order for a resource, on a connection to the admin port.
+    pub(crate) fn order(&mut self, order: &str, resource: &str) -> Response {
+        let body = serde_json::json!({ "resource": resource }).to_string();
+        let order = post(&format!("/v1/operator/{order}")).header("Content-Type", "application/json");
+        self.ask(&order.header("Connection", "close").body(body))
+    }
+
     /// The next answer. Fails if there is none in time.
     pub(crate) fn response(&mut self) -> Response {
         self.read(true).expect("an answer before the connection ends")

@@ -9,7 +9,7 @@ use highgate::ledger::Ledger;
 use tempfile::TempDir;
 use toml::{Table, Value};
 
-use super::client::{Ask, Client, Pending, Response, get, post};
+use super::client::{Ask, Client, Pending, Response, get};
 use super::{Origin, eventually};
 
 pub(crate) struct Builder {
@@ -133,10 +133,7 @@ impl Running {
 
     /// An operator's order for a resource.
     pub(crate) fn operate(&self, order: &str, resource: &str) -> Response {
-        let body = serde_json::json!({ "resource": resource }).to_string();
-        let order =
-            post(&format!("/v1/operator/{order}")).header("Content-Type", "application/json").body(body);
-        Client::connect(self.gateway().admin_address()).ask(&order.header("Connection", "close"))
+        Client::connect(self.gateway().admin_address()).order(order, resource)
     }
 
     pub(crate) fn mark(&self, resource: &str) -> u64 {

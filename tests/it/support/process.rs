@@ -146,6 +146,11 @@ impl Highgate {
         Client::connect(self.admin_address()).ask(&get(path).header("Connection", "close"))
     }
 
+    /// An operator's order for a resource.
+    pub(crate) fn operate(&self, order: &str, resource: &str) -> Response {
+        Client::connect(self.admin_address()).order(order, resource)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(pid, signal).expect("a child that was not waited for takes signals");
