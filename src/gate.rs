@@ -54,7 +54,7 @@ pub(crate) struct Admitted {
     request: Request<Upload>,
     client: Rc<Conduct>,
     route: Arc<Route>,
-    line: Line,
+    line: Box<Line>,
     permit: Option<Permit>,
     story: Story,
 }

@@ -228,8 +228,10 @@ impl Gateway {
         clean
     }
 
+    /// Whether waiting could still end something. What only an operator can settle is not waited for.
     fn is_busy(&self) -> bool {
-        self.open_connections.load(Ordering::Relaxed) > 0 || self.store.ledger().in_flight() > 0
+        let ledger = self.store.ledger();
+        self.open_connections.load(Ordering::Relaxed) > 0 || ledger.in_flight() > ledger.blocked()
     }
 }
 

@@ -146,6 +146,11 @@ impl Ledger {
         drop(settled);
     }
 
+    /// Requests kept in flight until an operator settles them.
+    pub fn blocked(&self) -> u64 {
+        self.blocked.lock().values().map(|permits| permits.len() as u64).sum()
+    }
+
     /// Fenced requests in flight whose resource waits for them at a higher mark.
     pub fn superseded(&self) -> u64 {
         let cells = self.cells.iter().map(|cell| cell.key().0.clone());

@@ -32,7 +32,10 @@ enum Command {
     /// A gate was left by its last request. Checked again before it counts.
     Left(Resource),
     /// Requests may be under way for this long after an end that nobody saw.
-    Promise(Duration),
+    Promise {
+        lock_delay: Duration,
+        reply: mpsc::Sender<()>,
+    },
     /// End: with a clean marker, if nothing is outstanding.
     Stop {
         reply: mpsc::Sender<bool>,
@@ -68,9 +71,12 @@ impl Store {
         let _ = self.commands.send(Command::Input(input));
     }
 
-    /// Makes a longer lock-delay durable, for the process after this one.
+    /// Makes a longer lock-delay durable, for the process after this one. Blocks until it is.
     pub fn promise(&self, lock_delay: Duration) {
-        let _ = self.commands.send(Command::Promise(lock_delay));
+        let (reply, answer) = mpsc::channel();
+        let _ = self.commands.send(Command::Promise { lock_delay, reply });
+        // No answer: the store has failed, and nothing passes any more.
+        let _ = answer.recv();
     }
 
     pub fn ledger(&self) -> &Arc<Ledger> {

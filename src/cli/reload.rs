@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use highgate::config::{Config, LoadInput};
+use highgate::config::{Config, ConfigError, LoadInput};
 use highgate::gateway::Gateway;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
@@ -26,11 +26,27 @@ pub(super) struct Reloader {
     _watcher: Option<RecommendedWatcher>,
 }
 
+/// A config as it was read, and the text it came from.
+pub(super) struct Loaded {
+    pub(super) config: Config,
+    seen: Option<String>,
+}
+
+impl Loaded {
+    /// The text is read first, so that a change during the load is seen later, never missed.
+    pub(super) fn load(input: &LoadInput) -> Result<Self, ConfigError> {
+        let seen = read(input);
+        Ok(Self { config: Config::load(input)?, seen })
+    }
+}
+
 impl Reloader {
-    pub(super) fn new(input: LoadInput, current: Config) -> anyhow::Result<Self> {
+    pub(super) fn new(input: LoadInput, loaded: Loaded) -> anyhow::Result<Self> {
         let (changed, changes) = mpsc::unbounded_channel();
+        // What changed before there was somebody to watch.
+        let _ = changed.send(());
         let watcher = input.file.as_deref().map(|file| watch(file, changed)).transpose()?;
-        let seen = read(&input);
+        let Loaded { config: current, seen } = loaded;
         Ok(Self { input, current, seen, changes, _watcher: watcher })
     }
 
@@ -54,7 +70,7 @@ impl Reloader {
             tracing::info!("there is no config file to reload");
             return;
         }
-        self.seen = read(&self.input);
+        let read = read(&self.input);
         match Config::load(&self.input) {
             Ok(config) => {
                 for key in self.current.needs_restart(&config) {
@@ -73,6 +89,7 @@ impl Reloader {
                 gateway.reload_failed(error);
             }
         }
+        self.seen = read;
     }
 }
 

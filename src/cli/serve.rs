@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::logging;
-use super::reload::Reloader;
+use super::reload::{Loaded, Reloader};
 
 /// Bad usage or config.
 const EXIT_USAGE: u8 = 2;
@@ -29,15 +29,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = LoadInput { file: args.config, overrides: args.overrides };
-    let config = match Config::load(&input) {
-        Ok(config) => config,
+    let loaded = match Loaded::load(&input) {
+        Ok(loaded) => loaded,
         Err(error) => {
             eprintln!("{:#}", anyhow::Error::from(error));
             return Ok(ExitCode::from(EXIT_USAGE));
         }
     };
-    let _logs = logging::start(&config.log);
-    super::block_on(serve(input, config))
+    let _logs = logging::start(&loaded.config.log);
+    super::block_on(serve(input, loaded))
 }
 
 /// What a person needs to go on, on stdout; scripts read the first two lines.
@@ -82,11 +82,12 @@ impl Endings {
     }
 }
 
-async fn serve(input: LoadInput, config: Config) -> anyhow::Result<ExitCode> {
+async fn serve(input: LoadInput, loaded: Loaded) -> anyhow::Result<ExitCode> {
+    let config = loaded.config.clone();
     // Before anybody is told that it listens: a signal must not find the process without an ear for it.
     let mut endings = Endings::listen().context("cannot listen for signals")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-    let mut reloader = Reloader::new(input, config.clone())?;
+    let mut reloader = Reloader::new(input, loaded)?;
     let mut gateway = Gateway::start(config.clone())?;
     let mut failed = gateway.failed().context("the gateway's failure is already being waited for")?;
     greet(&config, &gateway);

@@ -81,7 +81,7 @@ where
     }
 }
 
-type Passed = (Upload, Line, Option<Permit>, Decision);
+type Passed = (Upload, Box<Line>, Option<Permit>, Decision);
 
 async fn judge(
     worker: &Worker,
@@ -101,15 +101,20 @@ async fn judge(
         }
     };
     let mut approach = Approach::new(worker, route, &resource, token);
-    let cell = approach.wait_until_open().await?;
+    approach.wait_until_open().await?;
     let upload = Upload::prepare(body, &head.headers, worker.request_timeout).await?;
-    let line = worker.pool.check_out(route).await?;
     loop {
-        match cell.clone().admit(token) {
+        // Open, most often at the first look; not, if the gate moved while the body was on its way.
+        let cell = approach.wait_until_open().await?;
+        let line = worker.pool.check_out(route).await?;
+        match cell.admit(token) {
             Ok(permit) => return Ok((upload, line, Some(permit), Decision::Admitted)),
-            // The gate moved while the body or the connection was on its way.
-            Err(Denied::Raising | Denied::Ahead { .. }) => drop(approach.wait_until_open().await?),
-            Err(denied) => return Err(denied.into()),
+            Err(denied) => {
+                worker.pool.check_in(line);
+                if !matches!(denied, Denied::Raising | Denied::Ahead { .. }) {
+                    return Err(denied.into());
+                }
+            }
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Marks outlive the process, however it ends; and only one process has them.
 
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::support::{Client, Highgate, Origin, config_for, eventually, highgate, origin, post, reply};
 
@@ -238,4 +240,37 @@ fn a_store_that_cannot_write_stops_admission_and_ends_the_process() {
     assert_eq!(ask(&gate, "/a", 6), 412);
     let first = post("/").resource(&format!("{long}/0")).token(6);
     assert_eq!(gate.ask(&first).status, 412);
+}
+
+/// `kill -9` cannot tell a write from a flush, because the kernel keeps both. The system calls can.
+#[test]
+fn a_raise_is_flushed_twice_before_its_request_is_sent() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("SKIPPED: strace is not installed (Debian: apt-get install strace)");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().start();
+    let gate = highgate().upstream(origin.address).data(&folder.path().join("data")).start();
+    assert_eq!(ask(&gate, "/a", 7), 200);
+    let trace = folder.path().join("trace");
+    let mut strace = Command::new("strace")
+        .args(["-f", "-s", "300", "-e", "trace=fsync,fdatasync,write,writev,sendto", "-o"])
+        .arg(&trace)
+        .args(["-p", &gate.pid().to_string()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let attached = BufReader::new(strace.stderr.take().unwrap()).lines().next();
+    assert!(attached.is_some_and(|line| line.unwrap().contains("attached")), "strace did not attach");
+    assert_eq!(ask(&gate, "/a", 8), 200);
+    rustix::process::kill_process(Pid::from_child(&strace), Signal::INT).unwrap();
+    strace.wait().unwrap();
+
+    let calls = std::fs::read_to_string(&trace).unwrap();
+    let sent = calls.find("x-fencing-token: 8").expect("the request was sent");
+    // A call that blocks is split over two lines; only its end counts.
+    let is_flush = |line: &&str| line.contains("sync") && line.ends_with("= 0");
+    let flushed = calls[..sent].lines().filter(is_flush).count();
+    assert!(flushed >= 2, "raised and opened, each on disk first:\n{calls}");
 }

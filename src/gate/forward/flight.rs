@@ -50,7 +50,7 @@ pub(crate) struct Flight {
 }
 
 struct Live {
-    line: Line,
+    line: Box<Line>,
     permit: Option<Permit>,
 }
 
@@ -84,7 +84,7 @@ impl Flight {
         worker: Rc<Worker>,
         route: Arc<Route>,
         client: Rc<Conduct>,
-        line: Line,
+        line: Box<Line>,
         permit: Option<Permit>,
         request: Request<Upload>,
     ) -> Exchange {

@@ -10,16 +10,16 @@ use http::{Request, Response, Uri, Version};
 use crate::config::Upstream;
 
 /// Headers that speak of one connection, besides those that `Connection` names.
-const HOP_BY_HOP: [HeaderName; 6] = [
+const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::TE,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
 ];
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -61,14 +61,12 @@ pub(super) fn inbound<B>(response: &mut Response<B>) {
 }
 
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in HOP_BY_HOP.iter().chain([&KEEP_ALIVE, &PROXY_CONNECTION]).chain(&named) {
+    // Most heads have none of these: comparing names is cheaper than looking each of them up.
+    let mut gone: Vec<HeaderName> =
+        headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
+    let lists = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    gone.extend(lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()));
+    for name in gone {
         headers.remove(name);
     }
 }

@@ -27,7 +27,7 @@ const MAX_IDLE_AGE: Duration = Duration::from_secs(30);
 /// What the kernel may still send after this process has died is bounded by this.
 const SEND_BUFFER: usize = 128 << 10;
 
-/// A connection to an upstream, with at most one request on it.
+/// A connection to an upstream, with at most one request on it. Large, so it travels in a box.
 pub(crate) struct Line {
     pub(super) send: SendRequest<Upload>,
     connection: Connection<TokioIo<TcpStream>, Upload>,
@@ -50,19 +50,19 @@ pub(crate) enum ConnectError {
 
 #[derive(Default)]
 pub(crate) struct Pool {
-    idle: RefCell<HashMap<Authority, Vec<Line>, foldhash::fast::RandomState>>,
+    idle: RefCell<HashMap<Authority, Vec<Box<Line>>, foldhash::fast::RandomState>>,
 }
 
 impl Pool {
     /// A line that was alive a moment ago: the idle one used last, or a new one.
-    pub(crate) async fn check_out(&self, route: &Route) -> Result<Line, ConnectError> {
+    pub(crate) async fn check_out(&self, route: &Route) -> Result<Box<Line>, ConnectError> {
         match self.take_idle(&route.upstream.authority, route.lock_delay) {
             Some(line) => Ok(line),
             None => Line::connect(route).await,
         }
     }
 
-    fn take_idle(&self, authority: &Authority, lock_delay: Duration) -> Option<Line> {
+    fn take_idle(&self, authority: &Authority, lock_delay: Duration) -> Option<Box<Line>> {
         let mut idle = self.idle.borrow_mut();
         let lines = idle.get_mut(authority)?;
         while let Some(last) = lines.iter().rposition(|line| line.lock_delay == lock_delay) {
@@ -74,7 +74,7 @@ impl Pool {
         None
     }
 
-    pub(super) fn check_in(&self, mut line: Line) {
+    pub(crate) fn check_in(&self, mut line: Box<Line>) {
         line.idle_since = Instant::now();
         let mut idle = self.idle.borrow_mut();
         let lines = idle.entry(line.authority.clone()).or_default();
@@ -99,7 +99,7 @@ impl Pool {
 }
 
 impl Line {
-    async fn connect(route: &Route) -> Result<Self, ConnectError> {
+    async fn connect(route: &Route) -> Result<Box<Self>, ConnectError> {
         let authority = route.upstream.authority.clone();
         let connecting = TcpStream::connect(authority.as_str());
         let stream = tokio::time::timeout(route.connect_timeout, connecting)
@@ -110,7 +110,8 @@ impl Line {
         let (send, connection) =
             http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(ConnectError::Handshake)?;
         let lock_delay = route.lock_delay;
-        Ok(Self { send, connection, closed: false, authority, lock_delay, idle_since: Instant::now() })
+        let idle_since = Instant::now();
+        Ok(Box::new(Self { send, connection, closed: false, authority, lock_delay, idle_since }))
     }
 
     /// Moves bytes in both directions. Whoever waits for a response has to call this.

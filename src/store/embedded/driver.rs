@@ -105,7 +105,10 @@ impl Driver {
                 self.step(input)?;
             }
             Command::Left(resource) => self.left(resource)?,
-            Command::Promise(lock_delay) => self.file.promise(lock_delay)?,
+            Command::Promise { lock_delay, reply } => {
+                self.file.promise(lock_delay)?;
+                let _ = reply.send(());
+            }
             Command::Stop { reply } => return Ok(Some(Stopped { clean: self.stop()?, reply })),
         }
         Ok(None)

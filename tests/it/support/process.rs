@@ -177,6 +177,10 @@ impl Highgate {
         status.and_then(|status| status.code()).unwrap_or_else(|| panic!("it was killed: {}", self.said()))
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory now, in bytes.
     pub(crate) fn resident(&self) -> u64 {
         let status =
