@@ -50,6 +50,7 @@ pub(crate) enum ConnectError {
 
 #[derive(Default)]
 pub(crate) struct Pool {
+    #[expect(clippy::vec_box, reason = "a line goes in and out with every request, and moves as a pointer")]
     idle: RefCell<HashMap<Authority, Vec<Box<Line>>, foldhash::fast::RandomState>>,
 }
 
