@@ -1,6 +1,6 @@
 //! The gate: a request's way through one core, from the socket to the upstream and back.
 //!
-//! The rooms are its files, in the order in which a request walks through them: [`accept`], [`claim`],
+//! The rooms are its files, in the order in which a request walks through them: [`accept`], [`mod@claim`],
 //! [`fence`], [`forward`], [`respond`]. Each core has its own [`Worker`] with a runtime, connections and pool
 //! of its own; the ledger and the store are the only things that cores share.
 
@@ -81,7 +81,7 @@ fn gate(
     service_fn(move |request| stack.clone().call(request))
 }
 
-/// Puts the pure [`claim`] into the stack.
+/// Puts the pure [`claim()`] into the stack.
 #[derive(Clone)]
 struct ClaimLayer {
     worker: Rc<Worker>,
