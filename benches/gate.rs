@@ -49,7 +49,7 @@ fn fenced(count: usize) -> (Ledger, Replica) {
     let (replica, outputs) = Replica::join(Time::ZERO, 1, 1, records, vec![]);
     for output in outputs {
         match output {
-            Output::Close { resource, mark, frozen } => drop(ledger.close(&resource, mark, frozen)),
+            Output::Close { resource, mark, shut } => drop(ledger.close(&resource, mark, shut)),
             Output::Open { resource } => ledger.open(&resource).expect("nothing is held"),
             Output::Propose(_) | Output::Tell(_) => {}
         }

@@ -8,6 +8,7 @@
 
 mod answer;
 mod dispatch;
+mod elections;
 mod operator;
 mod page;
 mod query;
@@ -33,9 +34,10 @@ use crate::events::Bus;
 use crate::metrics::Metrics;
 use crate::store::Store;
 
-const MAX_CONNECTIONS: usize = 256;
-/// Fewer than connections: probes and operators get through however many people watch.
-const MAX_STREAMS: usize = 128;
+const MAX_CONNECTIONS: usize = 10_240;
+/// Streams and waiting candidates. Fewer than connections: probes and operators get through however many
+/// people watch and jobs wait.
+const MAX_STREAMS: usize = 10_000;
 /// For a request's head, and so also between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_HEAD: usize = 64 * 1024;

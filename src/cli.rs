@@ -44,6 +44,8 @@ enum Command {
     Freeze(operator::ResourceArgs),
     /// Let a frozen resource go on, and settle unknown outcomes that block it
     Thaw(operator::ResourceArgs),
+    /// Depose the leader of a resource: its token passes no longer
+    Evict(operator::ResourceArgs),
     /// One leader of the demo, as a process of its own
     #[command(hide = true)]
     DemoLeader(demo::LeaderArgs),
@@ -61,6 +63,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Raise(args) => block_on(operator::raise(args)),
         Command::Freeze(args) => block_on(operator::freeze(args)),
         Command::Thaw(args) => block_on(operator::thaw(args)),
+        Command::Evict(args) => block_on(operator::evict(args)),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("highgate: {error:#}");

@@ -12,6 +12,7 @@ use highgate_elector::Resource;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
+use crate::elections::{self, Ended};
 use crate::replica::Event;
 
 /// How many notices a listener may lag behind.
@@ -22,6 +23,8 @@ const BUFFER: usize = 1024;
 pub enum Notice {
     /// A mark moved, opened, or was frozen or thawed.
     Fence(Event),
+    /// Somebody leads, or does not any more.
+    Election(elections::Event),
     /// A deposed leader's request was refused.
     Stale {
         route: Arc<str>,
@@ -94,6 +97,9 @@ impl Notice {
                 | Event::Frozen { resource, .. }
                 | Event::Thawed { resource, .. },
             )
+            | Self::Election(
+                elections::Event::Elected { resource, .. } | elections::Event::Ended { resource, .. },
+            )
             | Self::Stale { resource, .. }
             | Self::Unknown { resource, .. } => Some(resource),
             Self::Reloaded { .. } | Self::ReloadFailed { .. } | Self::Draining => None,
@@ -107,6 +113,8 @@ impl Notice {
             Self::Fence(Event::Opened { .. }) => "opened",
             Self::Fence(Event::Frozen { .. }) => "frozen",
             Self::Fence(Event::Thawed { .. }) => "thawed",
+            Self::Election(elections::Event::Elected { .. }) => "elected",
+            Self::Election(elections::Event::Ended { .. }) => "ended",
             Self::Stale { .. } => "stale",
             Self::Unknown { .. } => "unknown",
             Self::Reloaded { .. } => "reloaded",
@@ -134,6 +142,8 @@ struct Wire<'a> {
     route: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,6 +174,12 @@ impl Notice {
             Self::Fence(Event::Frozen { mark, .. } | Event::Thawed { mark, .. }) => {
                 Wire { mark: Some(*mark), ..about }
             }
+            Self::Election(elections::Event::Elected { holder, token, .. }) => {
+                Wire { token: Some(token.get()), holder: Some(holder), ..about }
+            }
+            Self::Election(elections::Event::Ended { holder, token, why, .. }) => {
+                Wire { token: Some(token.get()), holder: Some(holder), why: Some(ended(*why)), ..about }
+            }
             Self::Stale { route, token, mark, .. } => {
                 Wire { route: Some(route), token: Some(*token), mark: Some(*mark), ..about }
             }
@@ -174,6 +190,15 @@ impl Notice {
             Self::ReloadFailed { error } => Wire { error: Some(error), ..about },
             Self::Draining => about,
         }
+    }
+}
+
+fn ended(why: Ended) -> &'static str {
+    match why {
+        Ended::Resigned => "resigned",
+        Ended::Expired => "expired",
+        Ended::Evicted => "evicted",
+        Ended::Overtaken => "overtaken by a higher token",
     }
 }
 

@@ -71,9 +71,11 @@ impl Gateway {
         let bus = Bus::new();
         let config::Store::Embedded { path } = store;
         let (told, bus_of_store) = (metrics.clone(), bus.clone());
-        let embedded = embedded::start(&path, routes.longest_lock_delay(), move |event| {
-            told.fence_event(&event);
-            bus_of_store.publish(Notice::Fence(event));
+        let embedded = embedded::start(&path, routes.longest_lock_delay(), move |notice| {
+            if let Notice::Fence(event) = &notice {
+                told.fence_event(event);
+            }
+            bus_of_store.publish(notice);
         })?;
         metrics.stored_marks(embedded.store.ledger());
 

@@ -10,7 +10,7 @@ use std::borrow::Borrow;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use highgate_elector::{Resource, Token};
@@ -42,7 +42,20 @@ pub struct Cell {
     shared: Arc<Shared>,
     /// Stale requests refused since the process started.
     refused: AtomicU32,
-    frozen: AtomicBool,
+    /// A [`Shut`]; says nothing while the gate is open.
+    shut: AtomicU8,
+}
+
+/// Why a gate is shut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Shut {
+    /// Its mark waits for lower tokens to drain; the mark itself will pass.
+    Raised,
+    /// An operator keeps it shut.
+    Frozen,
+    /// The leader whose token the mark is has gone; the next one's will be higher.
+    Vacant,
 }
 
 /// What every cell needs of the ledger.
@@ -66,6 +79,8 @@ pub enum Denied {
     Raising,
     /// An operator keeps the resource shut.
     Frozen { mark: u64 },
+    /// At the mark, whose leader has gone.
+    Vacant { mark: u64 },
     /// The resource has as many requests in flight as can be counted.
     Full,
     /// The store failed: no mark can be trusted to be durable, so nothing passes.
@@ -105,9 +120,9 @@ impl Ledger {
     }
 
     /// Shuts a resource under a mark. The store's driver only.
-    pub fn close(&self, resource: &Resource, mark: u64, frozen: bool) -> Drain {
+    pub fn close(&self, resource: &Resource, mark: u64, shut: Shut) -> Drain {
         let cell = self.enter(resource);
-        cell.frozen.store(frozen, Ordering::Release);
+        cell.shut.store(shut as u8, Ordering::Release);
         let drain = cell.mark.close(mark);
         cell.wake();
         drain
@@ -116,7 +131,7 @@ impl Ledger {
     /// Opens a resource at its mark. The store's driver only.
     pub fn open(&self, resource: &Resource) -> Result<(), StillHeld> {
         let cell = self.enter(resource);
-        cell.frozen.store(false, Ordering::Release);
+        cell.shut.store(Shut::Raised as u8, Ordering::Release);
         cell.mark.open()?;
         cell.wake();
         Ok(())
@@ -154,7 +169,10 @@ impl Ledger {
     /// Fenced requests in flight whose resource waits for them at a higher mark.
     pub fn superseded(&self) -> u64 {
         let cells = self.cells.iter().map(|cell| cell.key().0.clone());
-        cells.filter(|cell| !cell.is_open() && !cell.is_frozen()).map(|cell| cell.in_flight()).sum()
+        cells
+            .filter(|cell| !cell.is_open() && !cell.is_frozen() && !cell.is_vacant())
+            .map(|cell| cell.in_flight())
+            .sum()
     }
 
     /// Fenced requests in flight on all resources.
@@ -198,7 +216,7 @@ impl Cell {
             mark: Mark::new(),
             shared,
             refused: AtomicU32::new(0),
-            frozen: AtomicBool::new(false),
+            shut: AtomicU8::new(Shut::Raised as u8),
         }
     }
 
@@ -236,6 +254,7 @@ impl Cell {
             _ if self.shared.halted.load(Ordering::SeqCst) => Denied::Halted,
             _ if self.is_frozen() => Denied::Frozen { mark: self.mark.token() },
             mark::Denied::Ahead { mark } => Denied::Ahead { mark },
+            mark::Denied::Closed if self.is_vacant() => Denied::Vacant { mark: self.mark.token() },
             mark::Denied::Closed => Denied::Raising,
             mark::Denied::Full => Denied::Full,
         }
@@ -267,7 +286,12 @@ impl Cell {
     }
 
     pub fn is_frozen(&self) -> bool {
-        self.frozen.load(Ordering::Acquire)
+        self.shut.load(Ordering::Acquire) == Shut::Frozen as u8
+    }
+
+    /// Whether the leader whose token the mark is has gone.
+    pub fn is_vacant(&self) -> bool {
+        self.shut.load(Ordering::Acquire) == Shut::Vacant as u8
     }
 
     pub fn in_flight(&self) -> u64 {

@@ -32,6 +32,7 @@
 pub mod admin;
 pub mod config;
 mod drain;
+pub mod elections;
 pub mod events;
 pub mod gate;
 pub mod gateway;

@@ -37,7 +37,7 @@ pub struct Metrics {
     valid: Gauge,
     last_sync: Gauge,
     last_reload: Gauge,
-    operator: [(Action, Counter); 3],
+    operator: [(Action, Counter); 4],
 }
 
 /// What an operator did to a resource.
@@ -46,6 +46,7 @@ pub enum Action {
     Raise,
     Freeze,
     Thaw,
+    Evict,
 }
 
 /// Where series are registered, and which resources get some of their own.
@@ -70,7 +71,7 @@ impl Metrics {
             valid: registry.gauge(names::VALID, vec![]),
             last_sync: registry.gauge(names::LAST_SYNC, vec![]),
             last_reload: registry.gauge(names::LAST_RELOAD, vec![]),
-            operator: [Action::Raise, Action::Freeze, Action::Thaw].map(|action| {
+            operator: [Action::Raise, Action::Freeze, Action::Thaw, Action::Evict].map(|action| {
                 let label = Label::new("action", action.label());
                 (action, registry.counter(names::OPERATOR, vec![label]))
             }),
@@ -163,6 +164,7 @@ impl Action {
             Self::Raise => "raise",
             Self::Freeze => "freeze",
             Self::Thaw => "thaw",
+            Self::Evict => "evict",
         }
     }
 }

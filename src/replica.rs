@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use highgate_elector::{Resource, Token};
 
+use crate::ledger::Shut;
 pub use record::{Record, State};
 pub use seal::{Incarnation, Member, Tombstone};
 
@@ -39,6 +40,8 @@ pub enum Input {
     Want { resource: Resource, token: Token, block: Option<bool> },
     /// An operator shuts a resource or lets it go on. Thawing also settles unknown outcomes that block.
     Freeze { resource: Resource, frozen: bool },
+    /// The leader with this token has gone. If the token is still the mark, nothing passes until the next.
+    Vacate { resource: Resource, token: Token },
     /// The store committed this revision, whole.
     Applied { revision: Revision, changes: Vec<(Resource, Record)> },
     /// The store did not commit the proposal: the record had changed since it was seen.
@@ -55,7 +58,7 @@ pub enum Output {
     /// Commit this, if the resource's record is still as it was seen.
     Propose(Proposal),
     /// Shut the local gate under this mark, then report `Drained` as soon as it is.
-    Close { resource: Resource, mark: u64, frozen: bool },
+    Close { resource: Resource, mark: u64, shut: Shut },
     /// Open the local gate at its mark.
     Open { resource: Resource },
     /// Something an operator wants to know.
@@ -136,6 +139,7 @@ impl Replica {
         match input {
             Input::Want { resource, token, block } => self.want(now, resource, token, block, &mut outputs),
             Input::Freeze { resource, frozen } => self.freeze(now, resource, frozen, &mut outputs),
+            Input::Vacate { resource, token } => self.vacate(now, resource, token, &mut outputs),
             Input::Applied { revision, changes } => self.apply(now, revision, changes, &mut outputs),
             Input::Refused { resource } => self.refused(now, resource, &mut outputs),
             Input::Drained { resource } => self.drained(now, resource, &mut outputs),
@@ -150,6 +154,13 @@ impl Replica {
             return None;
         }
         self.tombstones.iter().map(Tombstone::ends).filter(|ends| *ends > now).min()
+    }
+
+    /// The highest token that is the mark or that somebody wants to be it.
+    pub fn ceiling(&self, resource: &Resource) -> u64 {
+        let mark = self.records.get(resource).map_or(0, |record| record.token);
+        let wanted = self.work.get(resource).and_then(raise::Work::wanted).map_or(0, Token::get);
+        mark.max(wanted)
     }
 
     /// Whether an end inherited from a process before this one may still be outstanding.
@@ -198,7 +209,7 @@ fn open(resource: &Resource) -> Output {
 }
 
 fn close(resource: &Resource, record: &Record) -> Output {
-    Output::Close { resource: resource.clone(), mark: record.token, frozen: record.frozen }
+    Output::Close { resource: resource.clone(), mark: record.token, shut: record.shut() }
 }
 
 /// What a change of a record means to an operator.

@@ -4,6 +4,7 @@
 //! tells it what was committed, and carries its outputs to the [`Ledger`]. Everybody else holds a [`Store`]
 //! and sends wishes; what became of them is seen in the ledger.
 
+pub mod elections;
 pub mod embedded;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ enum Command {
         lock_delay: Duration,
         reply: mpsc::Sender<()>,
     },
+    Election(elections::Order),
     /// End: with a clean marker, if nothing is outstanding.
     Stop {
         reply: mpsc::Sender<bool>,

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub(super) type Answer = Response<Body>;
@@ -24,7 +25,9 @@ pub(super) struct Problem {
     detail: String,
     resource: Option<String>,
     mark: Option<u64>,
-    header: Option<(HeaderName, &'static str)>,
+    /// Who leads, where that is why; null: nobody.
+    leader: Option<Box<Value>>,
+    header: Option<Box<(HeaderName, &'static str)>>,
 }
 
 /// A problem in the form of RFC 9457.
@@ -39,11 +42,13 @@ struct Wire<'a> {
     resource: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mark: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<Box<Value>>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), resource: None, mark: None, header: None }
+        Self { status, detail: detail.into(), resource: None, mark: None, leader: None, header: None }
     }
 
     pub(super) fn about(self, resource: &Resource) -> Self {
@@ -54,13 +59,18 @@ impl Problem {
         Self { mark: Some(mark), ..self }
     }
 
+    pub(super) fn led_by(self, leader: Option<(&str, u64)>) -> Self {
+        let leader = leader.map(|(holder, token)| json!({ "holder": holder, "token": token }));
+        Self { leader: Some(Box::new(leader.into())), ..self }
+    }
+
     pub(super) fn with(self, name: HeaderName, value: &'static str) -> Self {
-        Self { header: Some((name, value)), ..self }
+        Self { header: Some(Box::new((name, value))), ..self }
     }
 }
 
 impl From<Problem> for Answer {
-    fn from(Problem { status, detail, resource, mark, header }: Problem) -> Self {
+    fn from(Problem { status, detail, resource, mark, leader, header }: Problem) -> Self {
         let wire = Wire {
             kind: "about:blank",
             title: status.canonical_reason().unwrap_or("Error"),
@@ -68,14 +78,17 @@ impl From<Problem> for Answer {
             detail: &detail,
             resource: resource.as_deref(),
             mark,
+            leader,
         };
         let mut answer = answer(status, PROBLEM, to_json(&wire));
-        answer.headers_mut().extend(header.map(|(name, value)| (name, HeaderValue::from_static(value))));
+        if let Some((name, value)) = header.map(|header| *header) {
+            answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
         answer
     }
 }
 
-pub(super) fn json(body: &impl Serialize) -> Answer {
+pub(super) fn as_json(body: &impl Serialize) -> Answer {
     answer(StatusCode::OK, JSON, to_json(body))
 }
 

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::answer::{Answer, Problem, answer as plain, harden, line};
-use super::{Admin, Server, operator, page, resources, stream};
+use super::{Admin, Server, elections, operator, page, resources, stream};
 use crate::metrics::Action;
 
 const MAX_BODY: usize = 64 * 1024;
@@ -30,6 +30,12 @@ enum Endpoint {
     Resource,
     Events,
     Operator(Action),
+    Election,
+    WatchElection,
+    Campaign,
+    Renew,
+    Resign,
+    Once { complete: bool },
 }
 
 impl Endpoint {
@@ -45,6 +51,14 @@ impl Endpoint {
             "/v1/operator/raise" => Self::Operator(Action::Raise),
             "/v1/operator/freeze" => Self::Operator(Action::Freeze),
             "/v1/operator/thaw" => Self::Operator(Action::Thaw),
+            "/v1/operator/evict" => Self::Operator(Action::Evict),
+            "/v1/elections" => Self::Election,
+            "/v1/elections/watch" => Self::WatchElection,
+            "/v1/elections/campaign" => Self::Campaign,
+            "/v1/elections/renew" => Self::Renew,
+            "/v1/elections/resign" => Self::Resign,
+            "/v1/once/begin" => Self::Once { complete: false },
+            "/v1/once/complete" => Self::Once { complete: true },
             _ => return None,
         })
     }
@@ -55,7 +69,12 @@ impl Endpoint {
     }
 
     fn allows(self) -> &'static str {
-        if matches!(self, Self::Operator(_)) { "POST" } else { "GET, HEAD" }
+        if self.gives_orders() { "POST" } else { "GET, HEAD" }
+    }
+
+    /// Whether it changes something.
+    fn gives_orders(self) -> bool {
+        matches!(self, Self::Operator(_) | Self::Campaign | Self::Renew | Self::Resign | Self::Once { .. })
     }
 }
 
@@ -76,6 +95,9 @@ async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, P
     let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", head.uri.path()));
     let endpoint = endpoint.ok_or_else(unknown)?;
     check_method(endpoint, &head.method)?;
+    if endpoint.gives_orders() {
+        check_origin(&head.headers)?;
+    }
     let query = head.uri.query();
     match endpoint {
         Endpoint::Health => Ok(line(StatusCode::OK, "alive")),
@@ -85,10 +107,13 @@ async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, P
         Endpoint::Resources => resources::list(admin.store.ledger(), query),
         Endpoint::Resource => resources::show(admin.store.ledger(), query),
         Endpoint::Events => stream::open(server, query),
-        Endpoint::Operator(action) => {
-            check_origin(&head.headers)?;
-            operator::order(admin, action, &read(body).await?).await
-        }
+        Endpoint::Operator(action) => operator::order(admin, action, &read(body).await?).await,
+        Endpoint::Election => elections::show(admin, query).await,
+        Endpoint::WatchElection => elections::watch(server, query).await,
+        Endpoint::Campaign => elections::campaign(server, &read(body).await?).await,
+        Endpoint::Renew => elections::renew(admin, &read(body).await?).await,
+        Endpoint::Resign => elections::resign(admin, &read(body).await?).await,
+        Endpoint::Once { complete } => elections::once(admin, &read(body).await?, complete).await,
     }
 }
 

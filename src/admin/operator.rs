@@ -1,4 +1,4 @@
-//! Operators' orders: raise, freeze, thaw. Each is answered when the ledger shows it, which is after it became
+//! Operators' orders: raise, freeze, thaw, evict. Each is answered when the ledger shows it, which is after it became
 //! durable, and each is logged and counted when it is given: one whose answer is late still happens.
 
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::{Answer, Problem, json};
+use super::answer::{Answer, Problem, as_json};
 use super::resources::{View, unknown};
 use super::{Admin, query};
 use crate::ledger::{Cell, Ledger};
 use crate::metrics::Action;
+use crate::store::elections::StoreStopped;
 
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -36,8 +37,9 @@ pub(super) async fn order(admin: &Admin, action: Action, body: &[u8]) -> Result<
     let cell = match action {
         Action::Raise => raise(admin, parse(body)?).await,
         Action::Freeze | Action::Thaw => shut(admin, action, parse(body)?).await,
+        Action::Evict => evict(admin, parse(body)?).await,
     }?;
-    Ok(json(&View::of(&cell)))
+    Ok(as_json(&View::of(&cell)))
 }
 
 async fn raise(admin: &Admin, order: Raise) -> Result<Arc<Cell>, Problem> {
@@ -79,7 +81,27 @@ async fn shut(admin: &Admin, action: Action, order: Shut) -> Result<Arc<Cell>, P
     Ok(cell)
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+/// Deposes the leader: its token passes no longer, and the next in line is elected.
+async fn evict(admin: &Admin, order: Shut) -> Result<Arc<Cell>, Problem> {
+    let resource = query::parse_resource(&order.resource)?;
+    let ledger = admin.store.ledger();
+    check_running(ledger)?;
+    let evicted = admin.store.evict(resource.clone()).await.map_err(stopped)?;
+    let Some(leader) = evicted else {
+        let detail = format!("nobody leads {resource}");
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail).about(&resource));
+    };
+    admin.metrics.operator(Action::Evict);
+    let (holder, token) = (&leader.holder, leader.token.get());
+    tracing::warn!(action = "evict", %resource, holder, token, "an operator's order");
+    Ok(ledger.enter(&resource))
+}
+
+pub(super) fn stopped(error: StoreStopped) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+}
+
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
         .map_err(|error| query::bad_request(format!("the body is no such order: {error}")))
 }

@@ -4,7 +4,7 @@ use highgate_elector::Resource;
 use http::StatusCode;
 use serde::Serialize;
 
-use super::answer::{Answer, Problem, json};
+use super::answer::{Answer, Problem, as_json};
 use super::query;
 use crate::ledger::{Cell, Ledger};
 
@@ -41,6 +41,7 @@ impl<'a> View<'a> {
             state: match () {
                 () if cell.is_frozen() => "frozen",
                 () if mark == 0 => "unset",
+                () if cell.is_vacant() => "vacant",
                 () if cell.is_open() => "open",
                 () => "raising",
             },
@@ -57,7 +58,7 @@ pub(super) fn list(ledger: &Ledger, query: Option<&str>) -> Result<Answer, Probl
     let cells = ledger.page(after.as_ref(), limit + 1);
     let shown = &cells[..cells.len().min(limit)];
     let next = shown.last().filter(|_| shown.len() < cells.len()).map(|cell| cell.resource().as_str());
-    Ok(json(&List {
+    Ok(as_json(&List {
         resources: shown.iter().map(|cell| View::of(cell)).collect(),
         next,
         total: ledger.len(),
@@ -69,7 +70,7 @@ pub(super) fn show(ledger: &Ledger, query: Option<&str>) -> Result<Answer, Probl
     let missing = || query::bad_request("the parameter name says which resource".to_owned());
     let resource = query::resource(query, "name")?.ok_or_else(missing)?;
     let cell = ledger.get(resource.as_str()).ok_or_else(|| unknown(&resource))?;
-    Ok(json(&View::of(&cell)))
+    Ok(as_json(&View::of(&cell)))
 }
 
 pub(super) fn unknown(resource: &Resource) -> Problem {

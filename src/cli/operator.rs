@@ -1,4 +1,4 @@
-//! `highgate raise`, `freeze` and `thaw`: an operator's orders. Done when the gateway says that they are durable.
+//! `highgate raise`, `freeze`, `thaw` and `evict`: an operator's orders. Done when the gateway says that they are durable.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ pub(super) struct RaiseArgs {
     pub(super) target: Target,
 }
 
-/// The resource of a freeze or a thaw
+/// The resource of an order
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ResourceArgs {
     /// The resource
@@ -42,6 +42,11 @@ pub(super) async fn freeze(args: ResourceArgs) -> anyhow::Result<ExitCode> {
 /// Lets a frozen resource go on, and settles unknown outcomes that block it.
 pub(super) async fn thaw(args: ResourceArgs) -> anyhow::Result<ExitCode> {
     give(&args.target, "thaw", &json!({"resource": args.resource.as_str()})).await
+}
+
+/// Deposes whoever leads a resource.
+pub(super) async fn evict(args: ResourceArgs) -> anyhow::Result<ExitCode> {
+    give(&args.target, "evict", &json!({"resource": args.resource.as_str()})).await
 }
 
 async fn give(target: &Target, action: &str, order: &Value) -> anyhow::Result<ExitCode> {
@@ -71,6 +76,9 @@ fn changed(action: &str, view: &Value) -> String {
     match action {
         "raise" => format!("{resource}: raised to {mark}; lower tokens are refused{in_flight}\n"),
         "freeze" => format!("{resource}: frozen at {mark}; nothing passes until it is thawed{in_flight}\n"),
+        "evict" => {
+            format!("{resource}: the leader was deposed; its token {mark} passes no longer{in_flight}\n")
+        }
         _ => format!("{resource}: thawed at {mark}; {}\n", view["state"].as_str().unwrap_or_default()),
     }
 }

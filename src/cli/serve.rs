@@ -7,6 +7,7 @@ use std::thread;
 use anyhow::Context;
 use highgate::config::{Config, LoadInput, Overrides, Store, Tokens};
 use highgate::gateway::Gateway;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -37,7 +38,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let _logs = logging::start(&loaded.config.log);
+    raise_file_limit();
     super::block_on(serve(input, loaded))
+}
+
+/// Every connection is a file descriptor, and the usual soft limit of 1024 is far below what is configured.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "cannot raise the limit on open files; connections may be refused early");
+    }
 }
 
 /// What a person needs to go on, on stdout; scripts read the first two lines.
@@ -53,10 +64,7 @@ fn greet(config: &Config, gateway: &Gateway) {
     for route in config.routes.iter() {
         let tokens = match route.tokens {
             Tokens::Trusted => "trusted: any higher number raises the mark",
-            Tokens::Issued => {
-                "issued: only a token that an election issued; this version holds no elections, \
-                 so nothing raises a mark but `highgate raise`"
-            }
+            Tokens::Issued => "issued: only the token of whoever was elected here passes",
         };
         println!("route {}: tokens {tokens}; grade {}", route.name, route.grade());
     }

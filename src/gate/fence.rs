@@ -207,6 +207,7 @@ impl From<Denied> for Refusal {
             Denied::Stale { mark } => Self::Stale { mark },
             Denied::Ahead { .. } | Denied::Raising => Self::Raising,
             Denied::Frozen { mark } => Self::Frozen { mark },
+            Denied::Vacant { mark } => Self::NotIssued { mark },
             Denied::Full => Self::Overloaded,
             Denied::Halted => Self::StoreUnavailable,
         }

@@ -14,7 +14,7 @@ fn resource() -> Resource {
 fn open_at_seven() -> (Ledger, mpsc::Receiver<Resource>) {
     let (drained, hear) = mpsc::channel();
     let ledger = Ledger::new(move |resource| drained.send(resource.clone()).unwrap());
-    let _ = ledger.close(&resource(), 7, false);
+    let _ = ledger.close(&resource(), 7, Shut::Raised);
     ledger.open(&resource()).unwrap();
     (ledger, hear)
 }
@@ -24,7 +24,7 @@ fn the_last_request_out_of_a_closed_gate_reports_the_drain() {
     let (ledger, hear) = open_at_seven();
     let cell = ledger.enter(&resource());
     let (first, second) = (cell.clone().admit(token(7)).unwrap(), cell.clone().admit(token(7)).unwrap());
-    assert_eq!(ledger.close(&resource(), 8, false).remaining, 2);
+    assert_eq!(ledger.close(&resource(), 8, Shut::Raised).remaining, 2);
     assert!(first.is_superseded());
     drop(first);
     assert!(hear.try_recv().is_err());
@@ -37,7 +37,7 @@ fn the_last_request_out_of_a_closed_gate_reports_the_drain() {
 fn stale_is_said_before_anything_else() {
     let (ledger, _hear) = open_at_seven();
     let cell = ledger.enter(&resource());
-    let _ = ledger.close(&resource(), 7, true);
+    let _ = ledger.close(&resource(), 7, Shut::Frozen);
     assert_eq!(cell.clone().admit(token(6)).err(), Some(Denied::Stale { mark: 7 }));
     assert_eq!(cell.clone().admit(token(7)).err(), Some(Denied::Frozen { mark: 7 }));
     assert_eq!(cell.clone().admit(token(8)).err(), Some(Denied::Frozen { mark: 7 }));
@@ -58,11 +58,21 @@ fn a_halted_ledger_admits_nobody() {
 #[tokio::test]
 async fn a_waiter_hears_of_the_opening_it_looked_for() {
     let (ledger, _hear) = open_at_seven();
-    let _ = ledger.close(&resource(), 8, false);
+    let _ = ledger.close(&resource(), 8, Shut::Raised);
     let cell = ledger.enter(&resource());
     let changed = cell.changed();
     assert_eq!(cell.look(token(8)), Err(Denied::Raising));
     ledger.open(&resource()).unwrap();
     changed.await;
     assert_eq!(cell.look(token(8)), Ok(()));
+}
+
+#[test]
+fn a_vacant_mark_passes_nobody_and_a_higher_token_may_still_raise() {
+    let (ledger, _hear) = open_at_seven();
+    let _ = ledger.close(&resource(), 7, Shut::Vacant);
+    let cell = ledger.enter(&resource());
+    assert_eq!(cell.look(token(6)), Err(Denied::Stale { mark: 7 }));
+    assert_eq!(cell.look(token(7)), Err(Denied::Vacant { mark: 7 }));
+    assert_eq!(cell.look(token(8)), Err(Denied::Ahead { mark: 7 }));
 }

@@ -13,7 +13,7 @@ fn ledger() -> Ledger {
 }
 
 fn open_at(ledger: &Ledger, name: &str, mark: u64) {
-    let _ = ledger.close(&resource(name), mark, false);
+    let _ = ledger.close(&resource(name), mark, crate::ledger::Shut::Raised);
     ledger.open(&resource(name)).unwrap();
 }
 
@@ -152,7 +152,7 @@ fn requests_in_flight_are_split_by_whether_a_higher_token_waits_for_them() {
     open_at(&ledger, "b", 7);
     let admit = |name: &str| ledger.get(name).unwrap().admit(Token::new(7).unwrap()).ok().unwrap();
     let _permits = [admit("a"), admit("a"), admit("b")];
-    let _ = ledger.close(&resource("a"), 8, false);
+    let _ = ledger.close(&resource("a"), 8, crate::ledger::Shut::Raised);
     let text = metrics.render(&ledger);
     assert_eq!(value(&text, r#"highgate_inflight_requests{generation="superseded"}"#), Some(2.0));
     assert_eq!(value(&text, r#"highgate_inflight_requests{generation="current"}"#), Some(1.0));

@@ -11,6 +11,8 @@ pub(super) struct Work {
     pub(super) outstanding: bool,
     want: Option<Want>,
     freeze: Option<bool>,
+    /// The token whose leader has gone.
+    vacate: Option<Token>,
     /// When the mark was raised, while it is not open.
     raised_at: Option<Time>,
     /// An unknown outcome of a process before this one, to be settled by an operator.
@@ -29,6 +31,10 @@ impl Work {
         Self { raised_at, blocked, ..Self::default() }
     }
 
+    pub(super) fn wanted(&self) -> Option<Token> {
+        self.want.map(|want| want.token)
+    }
+
     /// Keeps the time of the raise; how long it took, once the record is open.
     pub(super) fn follow(&mut self, now: Time, record: &Record) -> Option<Time> {
         match record.state {
@@ -45,11 +51,20 @@ impl Work {
     fn intent(&mut self, record: &Record) -> Option<Record> {
         self.want.take_if(|want| want.token.get() <= record.token);
         self.freeze.take_if(|frozen| *frozen == record.frozen);
+        self.vacate.take_if(|token| token.get() != record.token || record.vacant);
         if let Some(Want { token, block }) = self.want {
             let block = block.unwrap_or(record.block);
-            return Some(Record { token: token.get(), block, state: State::Raised, ..*record });
+            return Some(Record {
+                token: token.get(),
+                block,
+                state: State::Raised,
+                vacant: false,
+                ..*record
+            });
         }
-        self.freeze.map(|frozen| Record { frozen, ..*record })
+        let vacant = record.vacant || self.vacate.is_some();
+        let frozen = self.freeze.unwrap_or(record.frozen);
+        (vacant != record.vacant || frozen != record.frozen).then_some(Record { vacant, frozen, ..*record })
     }
 }
 
@@ -79,6 +94,11 @@ impl Replica {
         if !frozen && std::mem::take(&mut work.blocked) {
             outputs.push(Output::Tell(Event::Thawed { resource: resource.clone(), mark }));
         }
+        self.advance(now, &resource, outputs);
+    }
+
+    pub(super) fn vacate(&mut self, now: Time, resource: Resource, token: Token, outputs: &mut Vec<Output>) {
+        self.work.entry(resource.clone()).or_default().vacate = Some(token);
         self.advance(now, &resource, outputs);
     }
 

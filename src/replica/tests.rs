@@ -234,3 +234,26 @@ fn a_drain_reported_late_does_not_count_for_a_later_close() {
     bench.step(drained()).step(want(8)).commit();
     assert!(bench.is_idle(), "the early report was about nothing");
 }
+
+#[test]
+fn a_departed_leader_leaves_its_mark_vacant_until_the_next() {
+    let mut bench = Bench::join(&[record(7, State::Open)], vec![]);
+    bench.step(Input::Vacate { resource: resource(), token: token(6) });
+    assert!(bench.is_idle(), "6 is not the mark");
+    bench.step(Input::Vacate { resource: resource(), token: token(7) }).commit();
+    assert_eq!(bench.gate, (7, false));
+    bench.step(drained()).step(Input::Tick);
+    assert!(bench.is_idle() && bench.replica.work.is_empty(), "nothing opens by itself");
+    bench.step(want(8)).commit().step(drained()).commit();
+    assert_eq!(bench.gate, (8, true));
+}
+
+#[test]
+fn a_successor_that_comes_first_makes_vacating_needless() {
+    let mut bench = Bench::join(&[record(7, State::Open)], vec![]);
+    bench.step(want(8)).step(Input::Vacate { resource: resource(), token: token(7) });
+    bench.commit();
+    assert!(bench.is_idle());
+    bench.step(drained()).commit();
+    assert_eq!(bench.gate, (8, true));
+}

@@ -5,6 +5,7 @@
 //! outstanding; a start that does not find it makes the process before a tombstone, and for the lock-delay
 //! nothing opens that was not open. A failed write halts the ledger: what may not be durable does not count.
 
+mod ballot;
 mod driver;
 mod file;
 
@@ -18,9 +19,9 @@ use highgate_elector::Resource;
 use tokio::sync::oneshot;
 
 use super::{Command, Store};
+use crate::events::Notice;
 use crate::ledger::Ledger;
 use crate::ledger::mark::StillHeld;
-use crate::replica::Event;
 use driver::Driver;
 use file::File;
 pub use file::{CommitError, OpenError};
@@ -52,7 +53,7 @@ pub enum StoreFailed {
 pub fn start(
     folder: &Path,
     lock_delay: Duration,
-    tell: impl Fn(Event) + Send + 'static,
+    tell: impl Fn(Notice) + Send + 'static,
 ) -> Result<Embedded, OpenError> {
     let (file, found) = File::open(folder, lock_delay)?;
     let inherited_delay = found.inherited_delay;

@@ -4,6 +4,7 @@
 mod big;
 mod drain;
 mod durable;
+mod elections;
 mod faults;
 mod fence;
 mod forward;

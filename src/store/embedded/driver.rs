@@ -1,5 +1,6 @@
 //! Runs the protocol machine over the file: inputs in, one commit for all that they propose, outputs out.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, mpsc};
@@ -9,23 +10,29 @@ use highgate_elector::Resource;
 use tokio::sync::oneshot;
 
 use super::StoreFailed;
-use super::file::{File, Found};
+use super::file::{Batch, File, Found};
+use crate::elections::{Elections, Lease};
+use crate::events::Notice;
 use crate::ledger::Ledger;
-use crate::replica::{Event, Input, Output, Proposal, Replica, Time, Tombstone};
+use crate::replica::{Input, Output, Replica, Time, Tombstone};
 use crate::store::Command;
+use crate::store::elections::Campaigner;
 
 /// How many inputs share a commit at the most.
 const MAX_BATCH: usize = 8192;
 
 pub(super) struct Driver {
-    file: File,
+    pub(super) file: File,
     replica: Replica,
     ledger: Arc<Ledger>,
-    tell: Box<dyn Fn(Event) + Send>,
+    pub(super) elections: Elections,
+    tell: Box<dyn Fn(Notice) + Send>,
     queued: Arc<AtomicUsize>,
     started: Instant,
-    /// What the machine has proposed and the next commit takes.
-    proposals: Vec<Proposal>,
+    /// What the next commit takes.
+    pub(super) pending: Batch,
+    /// Candidates that have not been answered.
+    pub(super) campaigns: HashMap<Lease, Campaigner>,
 }
 
 /// A stop that was carried out, and who waits for it.
@@ -38,7 +45,7 @@ impl Driver {
     pub(super) fn join(
         file: File,
         ledger: Arc<Ledger>,
-        tell: Box<dyn Fn(Event) + Send>,
+        tell: Box<dyn Fn(Notice) + Send>,
         queued: Arc<AtomicUsize>,
         found: Found,
     ) -> Result<Self, StoreFailed> {
@@ -51,8 +58,17 @@ impl Driver {
             found.records,
             before.into_iter().collect(),
         );
-        let started = Instant::now();
-        let mut driver = Self { file, replica, ledger, tell, queued, started, proposals: Vec::new() };
+        let mut driver = Self {
+            file,
+            replica,
+            ledger,
+            elections: Elections::restore(Time::ZERO, found.issued, found.terms),
+            tell,
+            queued,
+            started: Instant::now(),
+            pending: Batch::default(),
+            campaigns: HashMap::new(),
+        };
         driver.carry_out(outputs)?;
         Ok(driver)
     }
@@ -74,6 +90,7 @@ impl Driver {
 
     fn serve(&mut self, inbox: &Receiver<Command>) -> Result<Stopped, StoreFailed> {
         loop {
+            self.end_expired_terms()?;
             self.commit()?;
             match self.wait(inbox) {
                 Some(first) => {
@@ -88,12 +105,12 @@ impl Driver {
         }
     }
 
-    /// The next command, or none when the machine wants to be woken first. The ledger holds a sender of the
+    /// The next command, or none when one of the machines wants to be woken first. The ledger holds a sender of the
     /// inbox for as long as this driver lives, so the inbox never ends.
     fn wait(&self, inbox: &Receiver<Command>) -> Option<Command> {
         let now = self.now();
-        match self.replica.wake_at(now) {
-            Some(at) => inbox.recv_timeout(at - now).ok(),
+        match self.replica.wake_at(now).into_iter().chain(self.elections.wake_at()).min() {
+            Some(at) => inbox.recv_timeout(at.saturating_sub(now)).ok(),
             None => inbox.recv().ok(),
         }
     }
@@ -109,23 +126,24 @@ impl Driver {
                 self.file.promise(lock_delay)?;
                 let _ = reply.send(());
             }
+            Command::Election(order) => self.order(order)?,
             Command::Stop { reply } => return Ok(Some(Stopped { clean: self.stop()?, reply })),
         }
         Ok(None)
     }
 
-    /// Commits until the machine has nothing more to propose.
-    fn commit(&mut self) -> Result<(), StoreFailed> {
-        while !self.proposals.is_empty() {
-            let proposals = std::mem::take(&mut self.proposals);
-            for input in self.file.commit(proposals)? {
+    /// Commits until the machines have nothing more to propose.
+    pub(super) fn commit(&mut self) -> Result<(), StoreFailed> {
+        while !self.pending.is_empty() {
+            let batch = std::mem::take(&mut self.pending);
+            for input in self.file.commit(batch, self.elections.issued())? {
                 self.step(input)?;
             }
         }
         Ok(())
     }
 
-    fn step(&mut self, input: Input) -> Result<(), StoreFailed> {
+    pub(super) fn step(&mut self, input: Input) -> Result<(), StoreFailed> {
         let outputs = self.replica.step(self.now(), input);
         self.carry_out(outputs)
     }
@@ -133,9 +151,9 @@ impl Driver {
     fn carry_out(&mut self, outputs: Vec<Output>) -> Result<(), StoreFailed> {
         for output in outputs {
             match output {
-                Output::Propose(proposal) => self.proposals.push(proposal),
-                Output::Close { resource, mark, frozen } => {
-                    if self.ledger.close(&resource, mark, frozen).remaining == 0 {
+                Output::Propose(proposal) => self.pending.proposals.push(proposal),
+                Output::Close { resource, mark, shut } => {
+                    if self.ledger.close(&resource, mark, shut).remaining == 0 {
                         self.step(Input::Drained { resource })?;
                     }
                 }
@@ -143,7 +161,10 @@ impl Driver {
                     .ledger
                     .open(&resource)
                     .map_err(|source| StoreFailed::OpenedEarly { resource, source })?,
-                Output::Tell(event) => (self.tell)(event),
+                Output::Tell(event) => {
+                    self.follow(&event)?;
+                    self.tell(Notice::Fence(event));
+                }
             }
         }
         Ok(())
@@ -168,7 +189,16 @@ impl Driver {
         Ok(clean)
     }
 
-    fn now(&self) -> Time {
+    pub(super) fn tell(&self, notice: Notice) {
+        (self.tell)(notice);
+    }
+
+    /// The highest token that is or will be the resource's mark, as far as anybody has asked.
+    pub(super) fn ceiling(&self, resource: &Resource) -> u64 {
+        self.replica.ceiling(resource)
+    }
+
+    pub(super) fn now(&self) -> Time {
         self.started.elapsed()
     }
 }

@@ -4,13 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use highgate_elector::Resource;
+use highgate_elector::{Resource, Token};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
+use crate::elections::{Candidate, Term};
 use crate::replica::{Incarnation, Input, Proposal, Record, Revision, State};
+use crate::store::elections::OnceEntry;
 
 /// Resource name to (mark, revision of the last change, flags).
 const RECORDS: TableDefinition<&str, (u64, u64, u8)> = TableDefinition::new("records");
+/// Resource name to (token, lease, ttl in ms, holder) of who leads it.
+const TERMS: TableDefinition<&str, (u64, u128, u64, &str)> = TableDefinition::new("terms");
+/// Key of the run-once ledger to (completed, token, seconds since 1970, holder).
+const ONCE: TableDefinition<&str, (bool, u64, u64, &str)> = TableDefinition::new("once");
 /// Facts about the store as a whole.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
@@ -20,9 +26,13 @@ const CLEAN: &str = "clean";
 /// The longest lock-delay any process of this store has promised since the last clean end.
 const LOCK_DELAY_MS: &str = "lock-delay-ms";
 
+/// The highest token ever issued by an election.
+const ISSUED: &str = "issued";
+
 const RAISED: u8 = 1;
 const FROZEN: u8 = 2;
 const BLOCK: u8 = 4;
+const VACANT: u8 = 8;
 
 /// Pages kept in memory. Every mark is in the ledger anyway; this is for the pages that commits touch.
 const CACHE_BYTES: usize = 16 << 20;
@@ -42,8 +52,25 @@ pub(super) struct Found {
     /// The revision this process joined at.
     pub(super) revision: Revision,
     pub(super) records: Vec<(Resource, Record)>,
+    pub(super) terms: Vec<(Resource, Term)>,
+    /// The highest token ever issued by an election.
+    pub(super) issued: u64,
     /// Some if the process before did not end cleanly: how long its last requests may take effect.
     pub(super) inherited_delay: Option<Duration>,
+}
+
+/// What goes to disk together.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) proposals: Vec<Proposal>,
+    /// Who leads from now on; none: nobody.
+    pub(super) terms: Vec<(Resource, Option<Term>)>,
+}
+
+impl Batch {
+    pub(super) fn is_empty(&self) -> bool {
+        self.proposals.is_empty() && self.terms.is_empty()
+    }
 }
 
 /// Why a store could not be opened.
@@ -82,6 +109,7 @@ impl File {
         let wrap = |source: redb::Error| OpenError::Open { path: path.clone(), source: Box::new(source) };
         let before = read_meta(&database).map_err(wrap)?;
         let records = read_records(&database, &path)?;
+        let terms = read_terms(&database).map_err(wrap)?;
         let lock_delay = before.lock_delay.max(lock_delay);
         let file = Self { database, path: path.clone(), revision: before.revision + 1, lock_delay };
         file.write(|transaction| {
@@ -94,16 +122,24 @@ impl File {
             incarnation: uuid::Uuid::new_v4().as_u128(),
             revision: file.revision,
             records,
+            terms,
+            issued: before.issued,
             inherited_delay: (!before.clean).then_some(lock_delay),
         };
         Ok((file, found))
     }
 
-    /// Commits all proposals that still see what they saw, each as a revision of its own, in one fsync.
-    pub(super) fn commit(&mut self, proposals: Vec<Proposal>) -> Result<Vec<Input>, CommitError> {
+    /// Commits all proposals that still see what they saw, each as a revision of its own, and the terms, in one
+    /// fsync. `issued` is the highest token that any of the terms has, or had.
+    pub(super) fn commit(&mut self, batch: Batch, issued: u64) -> Result<Vec<Input>, CommitError> {
+        let Batch { proposals, terms } = batch;
         let mut revision = self.revision;
         let mut inputs = Vec::with_capacity(proposals.len());
         self.write(|transaction| {
+            if !terms.is_empty() {
+                put_terms(transaction, terms)?;
+                put_meta(transaction, ISSUED, issued)?;
+            }
             let mut table = transaction.open_table(RECORDS)?;
             for Proposal { resource, seen, record } in proposals {
                 let modified = table.get(resource.as_str())?.map_or(0, |value| value.value().1);
@@ -143,6 +179,20 @@ impl File {
         .map_err(|source| self.commit_error(source))
     }
 
+    /// What the run-once ledger says of a key.
+    pub(super) fn once(&self, key: &str) -> Result<Option<OnceEntry>, CommitError> {
+        read_once(&self.database, key).map_err(|source| self.commit_error(source))
+    }
+
+    pub(super) fn put_once(&self, key: &str, entry: &OnceEntry) -> Result<(), CommitError> {
+        self.write(|transaction| {
+            let value = (entry.completed, entry.token.get(), entry.at, entry.holder.as_str());
+            transaction.open_table(ONCE)?.insert(key, value)?;
+            Ok(())
+        })
+        .map_err(|source| self.commit_error(source))
+    }
+
     fn write(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
@@ -173,6 +223,7 @@ fn open_database(folder: &Path) -> Result<Database, OpenError> {
 
 struct Before {
     revision: Revision,
+    issued: u64,
     clean: bool,
     lock_delay: Duration,
 }
@@ -183,13 +234,14 @@ fn read_meta(database: &Database) -> Result<Before, redb::Error> {
         Ok(table) => table,
         // A new file: nobody was here before.
         Err(redb::TableError::TableDoesNotExist(_)) => {
-            return Ok(Before { revision: 0, clean: true, lock_delay: Duration::ZERO });
+            return Ok(Before { revision: 0, issued: 0, clean: true, lock_delay: Duration::ZERO });
         }
         Err(error) => return Err(error.into()),
     };
     let fact = |key| Ok::<_, redb::Error>(table.get(key)?.map(|value| value.value()));
     Ok(Before {
         revision: fact(REVISION)?.unwrap_or(0),
+        issued: fact(ISSUED)?.unwrap_or(0),
         clean: fact(CLEAN)? == Some(1),
         lock_delay: Duration::from_millis(fact(LOCK_DELAY_MS)?.unwrap_or(0)),
     })
@@ -213,6 +265,56 @@ fn read_records(database: &Database, path: &Path) -> Result<Vec<(Resource, Recor
     Ok(records)
 }
 
+/// Terms of names or tokens that cannot be are not this program's; nobody can hold them, so nobody does.
+fn read_terms(database: &Database) -> Result<Vec<(Resource, Term)>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let table = match transaction.open_table(TERMS) {
+        Ok(table) => table,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut terms = Vec::new();
+    for entry in table.iter()? {
+        let (name, value) = entry?;
+        let (token, lease, ttl_ms, holder) = value.value();
+        if let (Ok(resource), Some(token)) = (Resource::parse(name.value()), Token::new(token)) {
+            let ttl = Duration::from_millis(ttl_ms);
+            terms.push((resource, Term::kept(Candidate { lease, holder: holder.to_owned(), ttl }, token)));
+        }
+    }
+    Ok(terms)
+}
+
+fn put_terms(
+    transaction: &WriteTransaction,
+    terms: Vec<(Resource, Option<Term>)>,
+) -> Result<(), redb::Error> {
+    let mut table = transaction.open_table(TERMS)?;
+    for (resource, term) in terms {
+        match term {
+            Some(Term { candidate: Candidate { lease, holder, ttl }, token, .. }) => {
+                table.insert(resource.as_str(), (token.get(), lease, millis(ttl), holder.as_str()))?;
+            }
+            None => {
+                table.remove(resource.as_str())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_once(database: &Database, key: &str) -> Result<Option<OnceEntry>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let table = match transaction.open_table(ONCE) {
+        Ok(table) => table,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(value) = table.get(key)? else { return Ok(None) };
+    let (completed, token, at, holder) = value.value();
+    Ok(Token::new(token).map(|token| OnceEntry { completed, token, at, holder: holder.to_owned() }))
+}
+
 fn put_meta(transaction: &WriteTransaction, key: &str, value: u64) -> Result<(), redb::Error> {
     transaction.open_table(META)?.insert(key, value)?;
     Ok(())
@@ -222,12 +324,14 @@ fn encode(record: &Record) -> (u64, u64, u8) {
     let raised = if record.state == State::Raised { RAISED } else { 0 };
     let frozen = if record.frozen { FROZEN } else { 0 };
     let block = if record.block { BLOCK } else { 0 };
-    (record.token, record.modified, raised | frozen | block)
+    let vacant = if record.vacant { VACANT } else { 0 };
+    (record.token, record.modified, raised | frozen | block | vacant)
 }
 
 fn decode((token, modified, flags): (u64, u64, u8)) -> Record {
     let state = if flags & RAISED == 0 { State::Open } else { State::Raised };
-    Record { token, modified, state, frozen: flags & FROZEN != 0, block: flags & BLOCK != 0 }
+    let is = |flag| flags & flag != 0;
+    Record { token, modified, state, frozen: is(FROZEN), vacant: is(VACANT), block: is(BLOCK) }
 }
 
 fn millis(duration: Duration) -> u64 {

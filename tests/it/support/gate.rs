@@ -9,7 +9,7 @@ use highgate::ledger::Ledger;
 use tempfile::TempDir;
 use toml::{Table, Value};
 
-use super::client::{Ask, Client, Pending, Response, get};
+use super::client::{Ask, Client, Pending, Response, get, post};
 use super::{Origin, eventually};
 
 pub(crate) struct Builder {
@@ -136,6 +136,21 @@ impl Running {
         Client::connect(self.gateway().admin_address()).order(order, resource)
     }
 
+    /// Posts JSON to the admin port on a connection of its own.
+    pub(crate) fn post_admin(&self, path: &str, body: &serde_json::Value) -> Response {
+        Client::connect(self.gateway().admin_address()).ask(&json_post(path, body))
+    }
+
+    /// The same on a thread of its own.
+    pub(crate) fn begin_admin(&self, path: &'static str, body: serde_json::Value) -> Pending {
+        let address = self.gateway().admin_address();
+        Pending::new(move || Client::connect(address).ask(&json_post(path, &body)))
+    }
+
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.gateway().admin_address()
+    }
+
     pub(crate) fn mark(&self, resource: &str) -> u64 {
         self.ledger().get(resource).map_or(0, |cell| cell.mark())
     }
@@ -155,4 +170,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.gateway.take().map(Gateway::stop);
     }
+}
+
+pub(crate) fn json_post(path: &str, body: &serde_json::Value) -> Ask {
+    let ask = post(path).header("Content-Type", "application/json").header("Connection", "close");
+    ask.body(body.to_string())
 }

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use client::{Ask, Client, Pending, Response, ask, delete, get, post, put};
-pub(crate) use gate::{Running, gateway, gateway_to};
+pub(crate) use gate::{Running, gateway, gateway_to, json_post};
 pub(crate) use h2::H2;
 pub(crate) use log::What;
 pub(crate) use origin::{Origin, origin};

@@ -1,0 +1,147 @@
+//! The way to the store's elections: campaign, renew, resign, evict, and the run-once ledger.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use highgate_elector::{Resource, Token};
+use tokio::sync::oneshot;
+
+use super::{Command, Store};
+use crate::elections::{Candidate, Lease};
+
+/// What the driver is asked.
+pub(super) enum Order {
+    Campaign { resource: Resource, candidate: Candidate, campaigner: Campaigner },
+    Withdraw { resource: Resource, lease: Lease },
+    Renew { resource: Resource, lease: Lease, reply: oneshot::Sender<Option<Duration>> },
+    Resign { resource: Resource, lease: Lease, reply: oneshot::Sender<bool> },
+    Evict { resource: Resource, reply: oneshot::Sender<Option<Leader>> },
+    Show { resource: Resource, reply: oneshot::Sender<Election> },
+    Once { order: OnceOrder, reply: oneshot::Sender<Option<OnceEntry>> },
+}
+
+/// Who waits for the outcome of a candidacy.
+pub(super) type Campaigner = oneshot::Sender<Result<Token, CampaignError>>;
+
+/// Who leads, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    pub holder: String,
+    pub token: Token,
+    pub ttl: Duration,
+}
+
+/// An election as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    pub leader: Option<Leader>,
+    pub waiting: usize,
+}
+
+/// A step in the run-once ledger by a leader.
+#[derive(Clone, Debug)]
+pub struct OnceOrder {
+    pub key: String,
+    pub resource: Resource,
+    pub lease: Lease,
+    pub complete: bool,
+}
+
+/// What the run-once ledger says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnceEntry {
+    /// Else somebody is running it, or was when it was deposed.
+    pub completed: bool,
+    pub holder: String,
+    pub token: Token,
+    /// Seconds since 1970.
+    pub at: u64,
+}
+
+/// Why a candidate will never lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CampaignError {
+    #[error("the mark is the highest token there is, so nobody can be issued a higher one")]
+    Exhausted,
+    #[error(transparent)]
+    Stopped(#[from] StoreStopped),
+}
+
+/// The store has stopped; nothing changes any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store has stopped")]
+pub struct StoreStopped;
+
+/// A candidacy. Completes with the token when it leads; dropped before, it is withdrawn.
+pub struct Campaign {
+    store: Store,
+    resource: Resource,
+    lease: Lease,
+    outcome: oneshot::Receiver<Result<Token, CampaignError>>,
+    decided: bool,
+}
+
+impl Store {
+    /// Queues up for a resource. First come, first served.
+    pub fn campaign(&self, resource: Resource, candidate: Candidate) -> Campaign {
+        let (campaigner, outcome) = oneshot::channel();
+        let lease = candidate.lease;
+        self.order(Order::Campaign { resource: resource.clone(), candidate, campaigner });
+        Campaign { store: self.clone(), resource, lease, outcome, decided: false }
+    }
+
+    /// How long the lease is good for now; none if it does not lead (any more).
+    pub async fn renew(&self, resource: Resource, lease: Lease) -> Result<Option<Duration>, StoreStopped> {
+        self.ask(|reply| Order::Renew { resource, lease, reply }).await
+    }
+
+    /// Gives a leadership up. False if it was not held (any more).
+    pub async fn resign(&self, resource: Resource, lease: Lease) -> Result<bool, StoreStopped> {
+        self.ask(|reply| Order::Resign { resource, lease, reply }).await
+    }
+
+    /// Deposes whoever leads, and says who it was.
+    pub async fn evict(&self, resource: Resource) -> Result<Option<Leader>, StoreStopped> {
+        self.ask(|reply| Order::Evict { resource, reply }).await
+    }
+
+    pub async fn election(&self, resource: Resource) -> Result<Election, StoreStopped> {
+        self.ask(|reply| Order::Show { resource, reply }).await
+    }
+
+    /// A step in the run-once ledger: what it says now, or none if the lease does not lead (any more).
+    pub async fn once(&self, order: OnceOrder) -> Result<Option<OnceEntry>, StoreStopped> {
+        self.ask(|reply| Order::Once { order, reply }).await
+    }
+
+    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, StoreStopped> {
+        let (reply, answer) = oneshot::channel();
+        self.order(order(reply));
+        answer.await.map_err(|_| StoreStopped)
+    }
+
+    fn order(&self, order: Order) {
+        // Without a driver the answer's sender goes with the order, and that is the answer.
+        let _ = self.commands.send(Command::Election(order));
+    }
+}
+
+impl Future for Campaign {
+    type Output = Result<Token, CampaignError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(Pin::new(&mut self.outcome).poll(cx));
+        self.decided = true;
+        Poll::Ready(outcome.unwrap_or(Err(StoreStopped.into())))
+    }
+}
+
+impl Drop for Campaign {
+    fn drop(&mut self) {
+        if !self.decided {
+            let (resource, lease) = (self.resource.clone(), self.lease);
+            self.store.order(Order::Withdraw { resource, lease });
+        }
+    }
+}

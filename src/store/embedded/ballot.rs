@@ -1,0 +1,128 @@
+//! The driver's part in elections: terms go to disk with the raises they cause, and answers come after.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::StoreFailed;
+use super::driver::Driver;
+use crate::elections::{Output, Term};
+use crate::events::Notice;
+use crate::replica::{Event, Input};
+use crate::store::elections::{CampaignError, Election, Leader, OnceEntry, OnceOrder, Order};
+
+impl Driver {
+    pub(super) fn order(&mut self, order: Order) -> Result<(), StoreFailed> {
+        match order {
+            Order::Campaign { resource, candidate, campaigner } => {
+                self.campaigns.insert(candidate.lease, campaigner);
+                let ceiling = self.ceiling(&resource);
+                let outputs = self.elections.campaign(resource, candidate, ceiling);
+                self.hold(outputs)
+            }
+            Order::Withdraw { resource, lease } => {
+                self.campaigns.remove(&lease);
+                let outputs = self.elections.withdraw(&resource, lease, self.ceiling(&resource));
+                self.hold(outputs)
+            }
+            Order::Renew { resource, lease, reply } => {
+                let _ = reply.send(self.elections.renew(self.now(), &resource, lease));
+                Ok(())
+            }
+            Order::Resign { resource, lease, reply } => {
+                let outputs = self.elections.resign(&resource, lease, self.ceiling(&resource));
+                let held = outputs.is_some();
+                self.hold(outputs.unwrap_or_default())?;
+                // Whoever hears that it is over may count on it.
+                self.commit()?;
+                let _ = reply.send(held);
+                Ok(())
+            }
+            Order::Evict { resource, reply } => {
+                let leader = self.elections.leader(resource.as_str()).map(leader);
+                let outputs = self.elections.evict(&resource, self.ceiling(&resource));
+                self.hold(outputs.unwrap_or_default())?;
+                self.commit()?;
+                let _ = reply.send(leader);
+                Ok(())
+            }
+            Order::Show { resource, reply } => {
+                let leader = self.elections.leader(resource.as_str()).map(leader);
+                let waiting = self.elections.waiting(resource.as_str());
+                let _ = reply.send(Election { leader, waiting });
+                Ok(())
+            }
+            Order::Once { order, reply } => {
+                let _ = reply.send(self.once(&order)?);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn end_expired_terms(&mut self) -> Result<(), StoreFailed> {
+        let now = self.now();
+        if self.elections.wake_at().is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        let mut elections = std::mem::take(&mut self.elections);
+        let outputs = elections.expire(now, |resource| self.ceiling(resource));
+        self.elections = elections;
+        self.hold(outputs)
+    }
+
+    /// What a change of a mark means for who leads.
+    pub(super) fn follow(&mut self, event: &Event) -> Result<(), StoreFailed> {
+        let outputs = match event {
+            Event::Raised { resource, .. } => self.elections.raised(resource, self.ceiling(resource)),
+            Event::Opened { resource, mark, .. } => self.elections.opened(self.now(), resource, *mark),
+            Event::Frozen { .. } | Event::Thawed { .. } => Vec::new(),
+        };
+        self.hold(outputs)
+    }
+
+    fn hold(&mut self, outputs: Vec<Output>) -> Result<(), StoreFailed> {
+        for output in outputs {
+            match output {
+                Output::Keep { resource, term } => self.pending.terms.push((resource, term)),
+                Output::Raise { resource, token } => {
+                    self.step(Input::Want { resource, token, block: None })?;
+                }
+                Output::Vacate { resource, token } => self.step(Input::Vacate { resource, token })?,
+                Output::Grant { lease, token } => {
+                    // A winner that is gone has withdrawn, or is about to: the order is on its way.
+                    if let Some(campaigner) = self.campaigns.remove(&lease) {
+                        let _ = campaigner.send(Ok(token));
+                    }
+                }
+                Output::Exhausted { lease } => {
+                    if let Some(campaigner) = self.campaigns.remove(&lease) {
+                        let _ = campaigner.send(Err(CampaignError::Exhausted));
+                    }
+                }
+                Output::Tell(event) => self.tell(Notice::Election(event)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A leader's step in the run-once ledger, on disk before it is answered.
+    fn once(&mut self, order: &OnceOrder) -> Result<Option<OnceEntry>, StoreFailed> {
+        let leads = |term: &&Term| term.candidate.lease == order.lease;
+        let Some(term) = self.elections.leader(order.resource.as_str()).filter(leads) else {
+            return Ok(None);
+        };
+        if let Some(entry) = self.file.once(&order.key)?.filter(|entry| entry.completed) {
+            return Ok(Some(entry));
+        }
+        let entry = OnceEntry {
+            completed: order.complete,
+            holder: term.candidate.holder.clone(),
+            token: term.token,
+            at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        };
+        self.file.put_once(&order.key, &entry)?;
+        Ok(Some(entry))
+    }
+}
+
+fn leader(term: &Term) -> Leader {
+    Leader { holder: term.candidate.holder.clone(), token: term.token, ttl: term.candidate.ttl }
+}
