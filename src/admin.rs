@@ -65,9 +65,18 @@ struct Server {
 }
 
 /// Serves until `shutdown` turns true (or its sender is gone), then lets answers under way end.
-pub async fn serve(listener: TcpListener, admin: Arc<Admin>, mut shutdown: watch::Receiver<bool>) {
+pub async fn serve(listener: TcpListener, admin: Arc<Admin>, shutdown: watch::Receiver<bool>) {
+    serve_with(listener, admin, shutdown, MAX_STREAMS).await;
+}
+
+async fn serve_with(
+    listener: TcpListener,
+    admin: Arc<Admin>,
+    mut shutdown: watch::Receiver<bool>,
+    max_streams: usize,
+) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let streams = Arc::new(Semaphore::new(MAX_STREAMS));
+    let streams = Arc::new(Semaphore::new(max_streams));
     let server = Arc::new(Server { admin, streams, shutdown: shutdown.clone() });
     let mut connections = JoinSet::new();
     let mut upkeep = interval(UPKEEP_PERIOD);

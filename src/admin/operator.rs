@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::{Answer, Problem, as_json};
-use super::resources::{View, unknown};
+use super::answer::{Answer, Problem};
+use super::resources::{unknown, view};
 use super::{Admin, query};
 use crate::ledger::{Cell, Ledger};
 use crate::metrics::Action;
@@ -39,7 +39,7 @@ pub(super) async fn order(admin: &Admin, action: Action, body: &[u8]) -> Result<
         Action::Freeze | Action::Thaw => shut(admin, action, parse(body)?).await,
         Action::Evict => evict(admin, parse(body)?).await,
     }?;
-    Ok(as_json(&View::of(&cell)))
+    Ok(view(admin, cell).await)
 }
 
 async fn raise(admin: &Admin, order: Raise) -> Result<Arc<Cell>, Problem> {

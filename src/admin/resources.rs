@@ -1,12 +1,15 @@
 //! What is fenced, at which mark, and what was refused: `GET /v1/resources` and `GET /v1/resource`.
 
+use std::sync::Arc;
+
 use highgate_elector::Resource;
 use http::StatusCode;
 use serde::Serialize;
 
 use super::answer::{Answer, Problem, as_json};
-use super::query;
-use crate::ledger::{Cell, Ledger};
+use super::{Admin, query};
+use crate::ledger::Cell;
+use crate::store::elections::Leader;
 
 const DEFAULT_LIMIT: usize = 1000;
 const MAX_LIMIT: usize = 10_000;
@@ -19,6 +22,8 @@ pub(super) struct View<'a> {
     state: &'static str,
     in_flight: u64,
     refused: u64,
+    /// Who was elected here and leads; null where nobody does, or somebody elected elsewhere.
+    leader: Option<String>,
 }
 
 /// A part of all resources, in the order of their names.
@@ -33,7 +38,7 @@ struct List<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(cell: &'a Cell) -> Self {
+    fn of(cell: &'a Cell, leader: Option<Leader>) -> Self {
         let mark = cell.mark();
         Self {
             resource: cell.resource().as_str(),
@@ -47,30 +52,45 @@ impl<'a> View<'a> {
             },
             in_flight: cell.in_flight(),
             refused: cell.refused(),
+            leader: leader.map(|leader| leader.holder),
         }
     }
 }
 
-pub(super) fn list(ledger: &Ledger, query: Option<&str>) -> Result<Answer, Problem> {
+pub(super) async fn list(admin: &Admin, query: Option<&str>) -> Result<Answer, Problem> {
+    let ledger = admin.store.ledger();
     let limit = limit(query)?;
     let after = query::resource(query, "after")?;
     // One more than is shown tells whether there is a next part.
     let cells = ledger.page(after.as_ref(), limit + 1);
     let shown = &cells[..cells.len().min(limit)];
     let next = shown.last().filter(|_| shown.len() < cells.len()).map(|cell| cell.resource().as_str());
+    let leaders = leaders(admin, shown).await;
     Ok(as_json(&List {
-        resources: shown.iter().map(|cell| View::of(cell)).collect(),
+        resources: shown.iter().zip(leaders).map(|(cell, leader)| View::of(cell, leader)).collect(),
         next,
         total: ledger.len(),
         refused: ledger.refused(),
     }))
 }
 
-pub(super) fn show(ledger: &Ledger, query: Option<&str>) -> Result<Answer, Problem> {
+pub(super) async fn show(admin: &Admin, query: Option<&str>) -> Result<Answer, Problem> {
     let missing = || query::bad_request("the parameter name says which resource".to_owned());
     let resource = query::resource(query, "name")?.ok_or_else(missing)?;
-    let cell = ledger.get(resource.as_str()).ok_or_else(|| unknown(&resource))?;
-    Ok(as_json(&View::of(&cell)))
+    let cell = admin.store.ledger().get(resource.as_str()).ok_or_else(|| unknown(&resource))?;
+    Ok(view(admin, cell).await)
+}
+
+/// One resource as it stands.
+pub(super) async fn view(admin: &Admin, cell: Arc<Cell>) -> Answer {
+    let leader = leaders(admin, std::slice::from_ref(&cell)).await.pop().flatten();
+    as_json(&View::of(&cell, leader))
+}
+
+/// Who leads each of them. A store that has stopped knows of nobody; the marks are still worth showing.
+async fn leaders(admin: &Admin, cells: &[Arc<Cell>]) -> Vec<Option<Leader>> {
+    let resources = cells.iter().map(|cell| cell.resource().clone()).collect();
+    admin.store.leaders(resources).await.unwrap_or_else(|_| vec![None; cells.len()])
 }
 
 pub(super) fn unknown(resource: &Resource) -> Problem {

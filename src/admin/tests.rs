@@ -29,6 +29,9 @@ struct Reply {
     body: String,
 }
 
+/// As many as a test can open.
+const FEW_STREAMS: usize = 100;
+
 async fn gateway() -> Gateway {
     start(None).await
 }
@@ -45,7 +48,7 @@ async fn start(auth: Option<AdminAuth>) -> Gateway {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, shutdown) = watch::channel(false);
-    let served = tokio::spawn(serve(listener, admin.clone(), shutdown));
+    let served = tokio::spawn(serve_with(listener, admin.clone(), shutdown, FEW_STREAMS));
     Gateway { admin, address, stop, served, _folder: folder }
 }
 
@@ -219,10 +222,10 @@ async fn one_resource_is_shown_with_its_state_and_what_was_refused() {
     }
     let _permit = cell.clone().admit(Token::new(7).unwrap()).ok().unwrap();
     assert!(cell.clone().admit(Token::new(6).unwrap()).is_err());
-    let open = json!({"resource": "a", "mark": 7, "state": "open", "in_flight": 1, "refused": 1});
+    let open = json!({"resource": "a", "mark": 7, "state": "open", "in_flight": 1, "refused": 1, "leader": null});
     assert_eq!(gateway.get("/v1/resource?name=A").await.json(), open);
     gateway.order("raise", json!({"resource": "a", "to": 8})).await;
-    let raising = json!({"resource": "a", "mark": 8, "state": "raising", "in_flight": 1, "refused": 1});
+    let raising = json!({"resource": "a", "mark": 8, "state": "raising", "in_flight": 1, "refused": 1, "leader": null});
     assert_eq!(gateway.get("/v1/resource?name=a").await.json(), raising);
     assert_eq!(gateway.get("/v1/resources").await.json()["refused"], 1);
     assert!(gateway.get("/v1/resource?name=b").await.is_problem(404));
@@ -327,7 +330,7 @@ async fn streams_end_with_the_gateway_after_its_last_notice() {
 async fn listeners_cannot_take_all_connections() {
     let gateway = gateway().await;
     let mut listeners = Vec::new();
-    for _ in 0..MAX_STREAMS {
+    for _ in 0..FEW_STREAMS {
         listeners.push(gateway.listen("").await);
     }
     assert!(gateway.get("/v1/events").await.is_problem(503));

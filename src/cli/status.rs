@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::client::{Answer, Client, ClientError, EXIT_FAILED, Target, encoded, print};
 
-const HEADER: [&str; 5] = ["RESOURCE", "MARK", "STATE", "IN FLIGHT", "REFUSED"];
+const HEADER: [&str; 6] = ["RESOURCE", "MARK", "STATE", "IN FLIGHT", "REFUSED", "LEADER"];
 /// How many resources are asked for at once.
 const PART: usize = 5000;
 
@@ -87,23 +87,24 @@ fn checked(answer: Answer) -> Result<Value, Failed> {
 fn table(resources: &[Value]) -> String {
     let header = HEADER.map(str::to_owned);
     let rows: Vec<_> = std::iter::once(header).chain(resources.iter().map(row)).collect();
-    let widths: [usize; 5] =
+    let widths: [usize; 6] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default());
     let mut text = String::new();
-    for [resource, mark, state, in_flight, refused] in rows {
-        let [first, second, third, fourth, fifth] = widths;
+    for [resource, mark, state, in_flight, refused, leader] in rows {
+        let [first, second, third, fourth, fifth, _] = widths;
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{resource:first$}  {mark:>second$}  {state:third$}  {in_flight:>fourth$}  {refused:>fifth$}"
+            "{resource:first$}  {mark:>second$}  {state:third$}  {in_flight:>fourth$}  {refused:>fifth$}  {leader}"
         );
     }
     text
 }
 
-fn row(view: &Value) -> [String; 5] {
-    ["resource", "mark", "state", "in_flight", "refused"].map(|key| match &view[key] {
+fn row(view: &Value) -> [String; 6] {
+    ["resource", "mark", "state", "in_flight", "refused", "leader"].map(|key| match &view[key] {
         Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
         other => other.to_string(),
     })
 }
@@ -163,13 +164,13 @@ mod tests {
     #[test]
     fn the_table_is_aligned() {
         let resources = [
-            json!({"resource": "ledger/acct-7", "mark": 9, "state": "open", "in_flight": 12, "refused": 0}),
-            json!({"resource": "a", "mark": 9_223_372_036_854_775_807u64, "state": "raising", "in_flight": 0, "refused": 3}),
+            json!({"resource": "ledger/acct-7", "mark": 9, "state": "open", "in_flight": 12, "refused": 0, "leader": "job-1"}),
+            json!({"resource": "a", "mark": 9_223_372_036_854_775_807u64, "state": "raising", "in_flight": 0, "refused": 3, "leader": null}),
         ];
         let lines = [
-            "RESOURCE                      MARK  STATE    IN FLIGHT  REFUSED",
-            "ledger/acct-7                    9  open            12        0",
-            "a              9223372036854775807  raising          0        3",
+            "RESOURCE                      MARK  STATE    IN FLIGHT  REFUSED  LEADER",
+            "ledger/acct-7                    9  open            12        0  job-1",
+            "a              9223372036854775807  raising          0        3  -",
         ];
         assert_eq!(table(&resources), lines.map(|line| format!("{line}\n")).concat());
     }

@@ -18,6 +18,7 @@ pub(super) enum Order {
     Resign { resource: Resource, lease: Lease, reply: oneshot::Sender<bool> },
     Evict { resource: Resource, reply: oneshot::Sender<Option<Leader>> },
     Show { resource: Resource, reply: oneshot::Sender<Election> },
+    Leaders { resources: Vec<Resource>, reply: oneshot::Sender<Vec<Option<Leader>>> },
     Once { order: OnceOrder, reply: oneshot::Sender<Option<OnceEntry>> },
 }
 
@@ -108,6 +109,11 @@ impl Store {
 
     pub async fn election(&self, resource: Resource) -> Result<Election, StoreStopped> {
         self.ask(|reply| Order::Show { resource, reply }).await
+    }
+
+    /// Who leads each of these.
+    pub async fn leaders(&self, resources: Vec<Resource>) -> Result<Vec<Option<Leader>>, StoreStopped> {
+        self.ask(|reply| Order::Leaders { resources, reply }).await
     }
 
     /// A step in the run-once ledger: what it says now, or none if the lease does not lead (any more).

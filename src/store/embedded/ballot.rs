@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use highgate_elector::Resource;
+
 use super::StoreFailed;
 use super::driver::Driver;
 use crate::elections::{Output, Term};
@@ -48,6 +50,11 @@ impl Driver {
                 let leader = self.elections.leader(resource.as_str()).map(leader);
                 let waiting = self.elections.waiting(resource.as_str());
                 let _ = reply.send(Election { leader, waiting });
+                Ok(())
+            }
+            Order::Leaders { resources, reply } => {
+                let leads = |resource: &Resource| self.elections.leader(resource.as_str()).map(leader);
+                let _ = reply.send(resources.iter().map(leads).collect());
                 Ok(())
             }
             Order::Once { order, reply } => {
