@@ -49,7 +49,7 @@ impl Service<Admitted> for Forward {
         let worker = self.worker.clone();
         Box::pin(async move {
             let Admitted { mut request, client, route, line, permit, mut story } = admitted;
-            headers::outbound(&mut request, &route.upstream, client.peer().ip());
+            headers::outbound(&mut request, &route.upstream, client.address());
             if request.body().has_trailers() {
                 request.headers_mut().remove(CONTENT_LENGTH);
             }

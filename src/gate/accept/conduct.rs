@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use http::HeaderValue;
 use slab::Slab;
 
 /// How long an idle connection may take over its own end.
@@ -14,6 +15,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// One client connection. Lives on one core; everything is a cell.
 pub(crate) struct Conduct {
     peer: SocketAddr,
+    /// The peer's address without its port, as upstreams are told it with every request.
+    address: HeaderValue,
     /// Requests (or streams) that are not answered to the end.
     busy: Cell<usize>,
     /// Since when nothing is busy, or when the connection began.
@@ -46,6 +49,7 @@ impl Conduct {
     pub(super) fn new(peer: SocketAddr) -> Rc<Self> {
         Rc::new(Self {
             peer,
+            address: HeaderValue::from_str(&peer.ip().to_string()).expect("an address is plain ASCII"),
             busy: Cell::new(0),
             idle_since: Cell::new(Instant::now()),
             head_since: Cell::new(None),
@@ -59,6 +63,10 @@ impl Conduct {
 
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    pub(crate) fn address(&self) -> &HeaderValue {
+        &self.address
     }
 
     pub(crate) fn begin_request(self: &Rc<Self>) -> Busy {

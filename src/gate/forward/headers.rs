@@ -1,7 +1,5 @@
 //! What changes in a head on its way through: hop-by-hop headers go, forwarding headers come.
 
-use std::net::IpAddr;
-
 use highgate_elector::headers::{OUTCOME, REASON};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
@@ -24,8 +22,11 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+const OWN_REASON: HeaderName = HeaderName::from_static(REASON);
+const OWN_OUTCOME: HeaderName = HeaderName::from_static(OUTCOME);
+
 /// Turns the head a client sent into the one the upstream gets.
-pub(super) fn outbound<B>(request: &mut Request<B>, upstream: &Upstream, client: IpAddr) {
+pub(super) fn outbound<B>(request: &mut Request<B>, upstream: &Upstream, client: &HeaderValue) {
     let host = host_of(request);
     let via = via(request.version());
     let headers = request.headers_mut();
@@ -54,8 +55,8 @@ pub(super) fn inbound<B>(response: &mut Response<B>) {
     headers.append(header::VIA, via);
     strip_hop_by_hop(headers);
     // These two are the gateway's own words: an upstream must not be taken for it.
-    headers.remove(REASON);
-    headers.remove(OUTCOME);
+    headers.remove(OWN_REASON);
+    headers.remove(OWN_OUTCOME);
     // Each side frames its own messages in its own version.
     *response.version_mut() = Version::default();
 }
@@ -87,16 +88,19 @@ fn host_of<B>(request: &Request<B>) -> Option<HeaderValue> {
 }
 
 /// Adds the client to `X-Forwarded-For`, as one list in one header.
-fn append_client(headers: &mut HeaderMap, client: IpAddr) {
+fn append_client(headers: &mut HeaderMap, client: &HeaderValue) {
+    if !headers.contains_key(FORWARDED_FOR) {
+        headers.insert(FORWARDED_FOR, client.clone());
+        return;
+    }
     let mut list: Vec<u8> = Vec::new();
-    for value in headers.get_all(&FORWARDED_FOR) {
+    for value in headers.get_all(FORWARDED_FOR) {
         list.extend_from_slice(value.as_bytes());
         list.extend_from_slice(b", ");
     }
-    list.extend_from_slice(client.to_string().as_bytes());
-    if let Ok(list) = HeaderValue::from_bytes(&list) {
-        headers.insert(FORWARDED_FOR, list);
-    }
+    list.extend_from_slice(client.as_bytes());
+    let list = HeaderValue::from_bytes(&list).expect("values of headers, joined, are a header's value");
+    headers.insert(FORWARDED_FOR, list);
 }
 
 fn via(version: Version) -> HeaderValue {
@@ -128,7 +132,7 @@ mod tests {
         let request = Request::builder().uri("/a?b=c").header("host", "gate.test");
         let mut request = build(request).body(()).unwrap();
         let upstream = Upstream::parse("http://127.0.0.1:9000/base").unwrap();
-        outbound(&mut request, &upstream, [10, 0, 0, 9].into());
+        outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9"));
         request
     }
 
