@@ -6,6 +6,7 @@ mod demo;
 mod logging;
 mod operator;
 mod reload;
+mod run;
 mod serve;
 mod status;
 mod watch;
@@ -34,6 +35,8 @@ enum Command {
         /// The TOML file
         file: PathBuf,
     },
+    /// Run a command while leading: campaigns, kills it before the lease can expire, resigns when it ends
+    Run(run::RunArgs),
     /// Show what is fenced, at which token, and what was refused
     Status(status::StatusArgs),
     /// Stream what happens to a resource, as JSON lines
@@ -49,6 +52,9 @@ enum Command {
     /// One leader of the demo, as a process of its own
     #[command(hide = true)]
     DemoLeader(demo::LeaderArgs),
+    /// The guardian of a run, as a process of its own
+    #[command(hide = true)]
+    Guard(run::GuardArgs),
 }
 
 pub(crate) fn run() -> ExitCode {
@@ -58,6 +64,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::DemoLeader(args) => demo::lead(&args),
         Command::Check { file } => return check::run(&file),
+        Command::Run(args) => block_on(run::run(args)),
+        Command::Guard(args) => run::guard(args),
         Command::Status(args) => block_on(status::run(args)),
         Command::Watch(args) => block_on(watch::run(args)),
         Command::Raise(args) => block_on(operator::raise(args)),

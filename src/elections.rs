@@ -89,7 +89,7 @@ pub enum Event {
 pub struct Elections {
     terms: HashMap<Resource, Term>,
     queues: HashMap<Resource, VecDeque<Candidate>>,
-    /// The highest token ever issued here.
+    /// The highest token of the first era ever issued here.
     issued: u64,
     expiries: BTreeSet<(Time, Resource)>,
 }
@@ -136,13 +136,20 @@ impl Elections {
 
     /// A candidate gives up waiting, or a winner was gone before it could be told.
     pub fn withdraw(&mut self, resource: &Resource, lease: Lease, mark: u64) -> Vec<Output> {
-        if let Some(queue) = self.queues.get_mut(resource) {
-            queue.retain(|candidate| candidate.lease != lease);
-            if queue.is_empty() {
-                self.queues.remove(resource);
-            }
-        }
+        self.leave(resource, lease);
         self.resign(resource, lease, mark).unwrap_or_default()
+    }
+
+    /// Leaves the line. False if it was not (or no longer) in it.
+    pub fn leave(&mut self, resource: &Resource, lease: Lease) -> bool {
+        let Some(queue) = self.queues.get_mut(resource) else { return false };
+        let before = queue.len();
+        queue.retain(|candidate| candidate.lease != lease);
+        let left = queue.len() < before;
+        if queue.is_empty() {
+            self.queues.remove(resource);
+        }
+        left
     }
 
     /// How long the lease is good for now; none if it does not lead.
@@ -159,9 +166,9 @@ impl Elections {
         Some(self.end(resource, Ended::Resigned, mark))
     }
 
-    /// An operator deposes whoever leads; none if nobody does.
+    /// An operator deposes whoever leads; none if nobody does. A winner that was not told yet does not.
     pub fn evict(&mut self, resource: &Resource, mark: u64) -> Option<Vec<Output>> {
-        self.terms.get(resource)?;
+        self.leader(resource.as_str())?;
         Some(self.end(resource, Ended::Evicted, mark))
     }
 
@@ -233,7 +240,10 @@ impl Elections {
             self.queues.remove(resource);
         }
         let Some(candidate) = candidate else { return };
-        self.issued = token.get();
+        // A mark beyond the first era came from elsewhere. It must not use up the tokens of all others.
+        if token.era() == 0 {
+            self.issued = token.get();
+        }
         let term = Term { candidate, token, expires: None };
         self.terms.insert(resource.clone(), term.clone());
         outputs.push(Output::Keep { resource: resource.clone(), term: Some(term) });

@@ -143,17 +143,24 @@ impl Replica {
             Input::Applied { revision, changes } => self.apply(now, revision, changes, &mut outputs),
             Input::Refused { resource } => self.refused(now, resource, &mut outputs),
             Input::Drained { resource } => self.drained(now, resource, &mut outputs),
-            Input::Tick => self.advance_all(now, &mut outputs),
+            Input::Tick => self.tick(now, &mut outputs),
         }
         outputs
     }
 
-    /// When a `Tick` could let something go on that nothing else will wake.
-    pub fn wake_at(&self, now: Time) -> Option<Time> {
-        if self.work.is_empty() {
-            return None;
-        }
-        self.tombstones.iter().map(Tombstone::ends).filter(|ends| *ends > now).min()
+    /// When a `Tick` is due. It may be in the past: whoever drives the machine may have been busy then.
+    pub fn wake_at(&self) -> Option<Time> {
+        self.tombstones.iter().map(Tombstone::ends).min()
+    }
+
+    /// Forgets tombstones whose time has passed, and lets go on what waited for them.
+    fn tick(&mut self, now: Time, outputs: &mut Vec<Output>) {
+        self.tombstones.retain(|tombstone| now < tombstone.ends());
+        self.advance_all(now, outputs);
+    }
+
+    pub fn record(&self, resource: &Resource) -> Record {
+        self.records.get(resource).copied().unwrap_or_default()
     }
 
     /// The highest token that is the mark or that somebody wants to be it.

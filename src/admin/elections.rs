@@ -67,11 +67,14 @@ pub(super) async fn campaign(server: &Server, body: &[u8]) -> Result<Answer, Pro
     let holder = text("holder", wish.holder, MAX_HOLDER)?;
     let lease = uuid::Uuid::new_v4().as_u128();
     let _place = stream::place(server)?;
-    let campaign = admin.store.campaign(resource.clone(), Candidate { lease, holder, ttl });
-    let token = match timeout(wait, campaign).await {
-        Ok(decided) => decided.map_err(|error| lost(&resource, error))?,
-        Err(_) => return Err(taken(admin, resource).await),
+    let mut campaign = admin.store.campaign(resource.clone(), Candidate { lease, holder, ttl });
+    // The wait is for the time in line; who has won by then is told, however long the old leader drains.
+    let decided = match timeout(wait, &mut campaign).await {
+        Ok(decided) => decided,
+        Err(_) if campaign.leave().await => return Err(taken(admin, resource).await),
+        Err(_) => campaign.await,
     };
+    let token = decided.map_err(|error| lost(&resource, error))?;
     Ok(as_json(&json!({
         "resource": resource.as_str(),
         "token": token.get(),

@@ -177,3 +177,24 @@ fn above_the_last_token_nobody_can_lead() {
     stage.campaign(1);
     assert_eq!((stage.leads(), stage.granted), (None, vec![(1, 0)]));
 }
+
+#[test]
+fn a_winner_that_was_not_told_yet_cannot_be_evicted_or_leave_the_line() {
+    let mut stage = Stage::default();
+    stage.campaign(1).campaign(2);
+    assert_eq!(stage.elections.evict(&resource(), stage.mark), None);
+    assert!(!stage.elections.leave(&resource(), 1), "it has won");
+    assert!(stage.elections.leave(&resource(), 2));
+    stage.open();
+    assert_eq!(stage.granted, [(1, 1)]);
+}
+
+#[test]
+fn one_absurd_mark_does_not_use_up_the_tokens_of_other_resources() {
+    let mut stage = Stage { mark: Token::MAX - 1, ..Stage::default() };
+    stage.campaign(1).open();
+    assert_eq!(stage.granted, [(1, Token::MAX)]);
+    let other = Resource::parse("other").unwrap();
+    let outputs = stage.elections.campaign(other, candidate(2), 0);
+    assert!(matches!(&outputs[1], Output::Raise { token, .. } if token.get() == 1), "{outputs:?}");
+}

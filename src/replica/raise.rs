@@ -11,6 +11,8 @@ pub(super) struct Work {
     pub(super) outstanding: bool,
     want: Option<Want>,
     freeze: Option<bool>,
+    /// Whether unknown outcomes under the raised mark are to block; none: as before.
+    block_when_open: Option<bool>,
     /// The token whose leader has gone.
     vacate: Option<Token>,
     /// When the mark was raised, while it is not open.
@@ -51,18 +53,14 @@ impl Work {
     fn intent(&mut self, record: &Record) -> Option<Record> {
         self.want.take_if(|want| want.token.get() <= record.token);
         self.freeze.take_if(|frozen| *frozen == record.frozen);
-        self.vacate.take_if(|token| token.get() != record.token || record.vacant);
+        self.vacate.take_if(|token| token.get() < record.token || (token.get() == record.token && record.vacant));
         if let Some(Want { token, block }) = self.want {
-            let block = block.unwrap_or(record.block);
-            return Some(Record {
-                token: token.get(),
-                block,
-                state: State::Raised,
-                vacant: false,
-                ..*record
-            });
+            // What is unsettled below blocks this raise even if this route would not; once open, it is as asked.
+            self.block_when_open = block;
+            let (token, block) = (token.get(), block.unwrap_or(false) || record.block);
+            return Some(Record { token, block, state: State::Raised, vacant: false, ..*record });
         }
-        let vacant = record.vacant || self.vacate.is_some();
+        let vacant = record.vacant || self.vacate.is_some_and(|token| token.get() == record.token);
         let frozen = self.freeze.unwrap_or(record.frozen);
         (vacant != record.vacant || frozen != record.frozen).then_some(Record { vacant, frozen, ..*record })
     }
@@ -126,8 +124,10 @@ impl Replica {
         if work.outstanding {
             return;
         }
-        let open = || Record { state: State::Open, ..record };
-        let next = work.intent(&record).or_else(|| (may_open && !work.blocked).then(open));
+        let intent = work.intent(&record);
+        let block = work.block_when_open.unwrap_or(record.block);
+        let open = || Record { state: State::Open, block, ..record };
+        let next = intent.or_else(|| (may_open && !work.blocked).then(open));
         match next {
             Some(next) => {
                 work.outstanding = true;

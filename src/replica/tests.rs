@@ -148,7 +148,7 @@ fn after_an_unclean_start_the_open_mark_passes_and_nothing_seals_until_the_delay
     assert_eq!(bench.gate, (7, true));
     bench.step(want(8)).commit().step(drained());
     assert!(bench.is_idle());
-    assert_eq!(bench.replica.wake_at(bench.now), Some(5 * SECOND));
+    assert_eq!(bench.replica.wake_at(), Some(5 * SECOND));
     bench.now = 5 * SECOND - Duration::from_nanos(1);
     bench.step(Input::Tick);
     assert!(bench.is_idle());
@@ -157,6 +157,7 @@ fn after_an_unclean_start_the_open_mark_passes_and_nothing_seals_until_the_delay
     bench.step(Input::Tick).commit();
     assert_eq!(bench.gate, (8, true));
     assert!(!bench.replica.inherits_unknowns(bench.now));
+    assert_eq!(bench.replica.wake_at(), None, "what has passed wakes nobody again");
 }
 
 #[test]
@@ -256,4 +257,27 @@ fn a_successor_that_comes_first_makes_vacating_needless() {
     assert!(bench.is_idle());
     bench.step(drained()).commit();
     assert_eq!(bench.gate, (8, true));
+}
+
+#[test]
+fn vacating_a_token_that_is_not_the_mark_yet_is_not_forgotten() {
+    let mut bench = Bench::join(&[record(7, State::Open)], vec![]);
+    bench.step(want(8)).step(want(9)).step(Input::Vacate { resource: resource(), token: token(9) });
+    bench.commit().commit();
+    assert_eq!(bench.gate, (9, false));
+    bench.commit().step(drained());
+    while !bench.is_idle() {
+        bench.commit();
+    }
+    assert_eq!(bench.gate, (9, false), "nobody holds 9");
+}
+
+#[test]
+fn a_raise_by_a_route_that_does_not_block_keeps_what_blocks_below() {
+    let blocking = Record { block: true, ..record(7, State::Open) };
+    let mut bench = Bench::join(&[blocking], vec![]);
+    bench.step(Input::Want { resource: resource(), token: token(8), block: Some(false) }).commit();
+    assert!(bench.replica.record(&resource()).block, "7 may have left something that blocks");
+    bench.step(drained()).commit();
+    assert!(!bench.replica.record(&resource()).block);
 }

@@ -14,6 +14,7 @@ use crate::elections::{Candidate, Lease};
 pub(super) enum Order {
     Campaign { resource: Resource, candidate: Candidate, campaigner: Campaigner },
     Withdraw { resource: Resource, lease: Lease },
+    Leave { resource: Resource, lease: Lease, reply: oneshot::Sender<bool> },
     Renew { resource: Resource, lease: Lease, reply: oneshot::Sender<Option<Duration>> },
     Resign { resource: Resource, lease: Lease, reply: oneshot::Sender<bool> },
     Evict { resource: Resource, reply: oneshot::Sender<Option<Leader>> },
@@ -130,6 +131,17 @@ impl Store {
     fn order(&self, order: Order) {
         // Without a driver the answer's sender goes with the order, and that is the answer.
         let _ = self.commands.send(Command::Election(order));
+    }
+}
+
+impl Campaign {
+    /// Leaves the line. False if it is past it: it has won, and will be told.
+    pub async fn leave(&mut self) -> bool {
+        let (resource, lease) = (self.resource.clone(), self.lease);
+        // A store that has stopped says so to whoever waits on.
+        let left = self.store.ask(|reply| Order::Leave { resource, lease, reply }).await.unwrap_or(false);
+        self.decided |= left;
+        left
     }
 }
 

@@ -6,12 +6,27 @@ use highgate_elector::Resource;
 
 use super::StoreFailed;
 use super::driver::Driver;
-use crate::elections::{Output, Term};
+use crate::elections::{Elections, Output, Term};
 use crate::events::Notice;
-use crate::replica::{Event, Input};
+use crate::replica::{Event, Input, State};
 use crate::store::elections::{CampaignError, Election, Leader, OnceEntry, OnceOrder, Order};
 
 impl Driver {
+    /// Takes over the terms that the process before left, if their holders can know of them: those whose
+    /// token is the mark and was open. Any other was never told, or was deposed and not yet forgotten.
+    pub(super) fn restore(&mut self, issued: u64, terms: Vec<(Resource, Term)>) -> Result<(), StoreFailed> {
+        let (held, void): (Vec<_>, Vec<_>) = terms.into_iter().partition(|(resource, term)| {
+            let record = self.record(resource);
+            record.token == term.token.get() && record.state == State::Open
+        });
+        self.elections = Elections::restore(self.now(), issued, held);
+        for (resource, term) in void {
+            self.pending.terms.push((resource.clone(), None));
+            self.step(Input::Vacate { resource, token: term.token })?;
+        }
+        Ok(())
+    }
+
     pub(super) fn order(&mut self, order: Order) -> Result<(), StoreFailed> {
         match order {
             Order::Campaign { resource, candidate, campaigner } => {
@@ -24,6 +39,14 @@ impl Driver {
                 self.campaigns.remove(&lease);
                 let outputs = self.elections.withdraw(&resource, lease, self.ceiling(&resource));
                 self.hold(outputs)
+            }
+            Order::Leave { resource, lease, reply } => {
+                let left = self.elections.leave(&resource, lease);
+                if left {
+                    self.campaigns.remove(&lease);
+                }
+                let _ = reply.send(left);
+                Ok(())
             }
             Order::Renew { resource, lease, reply } => {
                 let _ = reply.send(self.elections.renew(self.now(), &resource, lease));
@@ -79,8 +102,11 @@ impl Driver {
     pub(super) fn follow(&mut self, event: &Event) -> Result<(), StoreFailed> {
         let outputs = match event {
             Event::Raised { resource, .. } => self.elections.raised(resource, self.ceiling(resource)),
-            Event::Opened { resource, mark, .. } => self.elections.opened(self.now(), resource, *mark),
-            Event::Frozen { .. } | Event::Thawed { .. } => Vec::new(),
+            // Sealed is not open: a frozen resource's winner is told when it is thawed.
+            Event::Opened { resource, mark, .. } | Event::Thawed { resource, mark } if self.is_open(resource) => {
+                self.elections.opened(self.now(), resource, *mark)
+            }
+            Event::Opened { .. } | Event::Frozen { .. } | Event::Thawed { .. } => Vec::new(),
         };
         self.hold(outputs)
     }

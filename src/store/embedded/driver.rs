@@ -14,7 +14,7 @@ use super::file::{Batch, File, Found};
 use crate::elections::{Elections, Lease};
 use crate::events::Notice;
 use crate::ledger::Ledger;
-use crate::replica::{Input, Output, Replica, Time, Tombstone};
+use crate::replica::{Input, Output, Record, Replica, Time, Tombstone};
 use crate::store::Command;
 use crate::store::elections::Campaigner;
 
@@ -62,7 +62,7 @@ impl Driver {
             file,
             replica,
             ledger,
-            elections: Elections::restore(Time::ZERO, found.issued, found.terms),
+            elections: Elections::default(),
             tell,
             queued,
             started: Instant::now(),
@@ -70,6 +70,7 @@ impl Driver {
             campaigns: HashMap::new(),
         };
         driver.carry_out(outputs)?;
+        driver.restore(found.issued, found.terms)?;
         Ok(driver)
     }
 
@@ -90,17 +91,16 @@ impl Driver {
 
     fn serve(&mut self, inbox: &Receiver<Command>) -> Result<Stopped, StoreFailed> {
         loop {
+            // Looked at every time around: a busy inbox must not keep what is due from happening.
+            if self.replica.wake_at().is_some_and(|at| at <= self.now()) {
+                self.step(Input::Tick)?;
+            }
             self.end_expired_terms()?;
             self.commit()?;
-            match self.wait(inbox) {
-                Some(first) => {
-                    for command in std::iter::once(first).chain(inbox.try_iter().take(MAX_BATCH)) {
-                        if let Some(stopped) = self.obey(command)? {
-                            return Ok(stopped);
-                        }
-                    }
+            for command in self.wait(inbox).into_iter().chain(inbox.try_iter().take(MAX_BATCH)) {
+                if let Some(stopped) = self.obey(command)? {
+                    return Ok(stopped);
                 }
-                None => self.step(Input::Tick)?,
             }
         }
     }
@@ -109,7 +109,7 @@ impl Driver {
     /// inbox for as long as this driver lives, so the inbox never ends.
     fn wait(&self, inbox: &Receiver<Command>) -> Option<Command> {
         let now = self.now();
-        match self.replica.wake_at(now).into_iter().chain(self.elections.wake_at()).min() {
+        match self.replica.wake_at().into_iter().chain(self.elections.wake_at()).min() {
             Some(at) => inbox.recv_timeout(at.saturating_sub(now)).ok(),
             None => inbox.recv().ok(),
         }
@@ -191,6 +191,15 @@ impl Driver {
 
     pub(super) fn tell(&self, notice: Notice) {
         (self.tell)(notice);
+    }
+
+    pub(super) fn record(&self, resource: &Resource) -> Record {
+        self.replica.record(resource)
+    }
+
+    /// Whether requests with exactly the mark pass now.
+    pub(super) fn is_open(&self, resource: &Resource) -> bool {
+        self.ledger.get(resource.as_str()).is_some_and(|cell| cell.is_open())
     }
 
     /// The highest token that is or will be the resource's mark, as far as anybody has asked.

@@ -1,0 +1,218 @@
+//! The command's life under a leadership: started under guard, watched, and certainly dead when this returns.
+//!
+//! A thin loop around `plan.rs`, which decides. What must stay true: whatever the loop waits for, it wakes when
+//! the plan wants to; and `run` never says that the group is dead without having looked.
+
+use std::ffi::OsString;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::Context;
+use highgate_elector::Leadership;
+use rustix::process::Signal;
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+
+use super::asks::Asks;
+use super::child::Child;
+use super::clock::{Boot, Timer};
+use super::group::LOOK_EVERY;
+use super::guardian::Guardian;
+use super::order::{Order, Said};
+use super::plan::{Event, Plan, Why};
+use super::say;
+use super::schedule::Schedule;
+use super::terms::Terms;
+use super::token_file::TokenFile;
+
+/// How long a killed group may take to vanish. Only a process that hangs in the kernel takes longer.
+const VANISHING: Duration = Duration::from_secs(10);
+
+/// How it ended.
+pub(super) struct Ended {
+    pub(super) why: Why,
+    /// None if it never began, or would not die.
+    pub(super) status: Option<ExitStatus>,
+    /// Nothing of it can run any more.
+    pub(super) is_dead: bool,
+}
+
+/// What is to be run, and for how long.
+pub(super) struct Work<'a> {
+    pub(super) command: &'a [OsString],
+    pub(super) terms: Terms,
+    pub(super) max_time: Option<Duration>,
+}
+
+struct Supervisor<'a> {
+    leadership: &'a Leadership,
+    terms: Terms,
+    plan: Plan,
+    /// The deadline that the guardian knows.
+    told: Boot,
+    guardian: Guardian,
+    /// Whether the guardian can still say anything.
+    is_guarded: bool,
+    is_lost: bool,
+    child: Child,
+    child_signals: Signals,
+    timer: Timer,
+    killed_at: Option<Boot>,
+}
+
+/// Runs the command to its end, or to the end of the leadership. An error means that nothing runs.
+pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Asks) -> anyhow::Result<Ended> {
+    let Some(deadline) = deadline(leadership, &work.terms) else { return Ok(Ended::never_began()) };
+    let file = TokenFile::create(leadership.token()).context("cannot write the token file")?;
+    let child_signals = signal(SignalKind::child()).context("cannot listen for SIGCHLD")?;
+    let timer = Timer::new().context("cannot set a timer")?;
+    let guardian = Guardian::start(deadline, work.terms.grace, file.folder()).await?;
+    let fence = (leadership.resource(), leadership.token(), &file);
+    let child = match Child::start(work.command, guardian.gate(), fence) {
+        Ok(child) => child,
+        Err(error) => {
+            guardian.dismiss().await;
+            return Err(error).context("cannot start the command");
+        }
+    };
+    let stop_at = work.max_time.map(|limit| Boot::now() + limit);
+    let mut supervisor = Supervisor {
+        leadership,
+        terms: work.terms,
+        plan: Plan::new(Schedule::new(deadline, work.terms.grace), stop_at),
+        told: deadline,
+        guardian,
+        is_guarded: true,
+        is_lost: false,
+        child,
+        child_signals,
+        timer,
+        killed_at: None,
+    };
+    let is_dead = supervisor.supervise(asks).await.unwrap_or_else(|error| {
+        // The guardian does the rest when this process ends.
+        say(&format!("{error:#}"));
+        false
+    });
+    supervisor.end(is_dead).await
+}
+
+/// Until when the group may live: a margin before the lease can expire. None if that is over.
+fn deadline(leadership: &Leadership, terms: &Terms) -> Option<Boot> {
+    let until = leadership.valid_until();
+    // In this order: what was read from a leadership that is valid afterwards was its lease.
+    leadership.is_valid().then(|| Boot::from_span(until.since_boot()).before(terms.margin))
+}
+
+impl Ended {
+    fn never_began() -> Self {
+        Self { why: Why::Lost, status: None, is_dead: true }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Until the whole group is dead. False if it would not die.
+    async fn supervise(&mut self, asks: &mut Asks) -> anyhow::Result<bool> {
+        loop {
+            let event = self.next(asks).await?;
+            // First, so that the clock is judged by the lease as it is.
+            self.note_renewal();
+            self.step(event);
+            if self.child.has_ended() {
+                if self.child.group().is_dead() {
+                    return Ok(true);
+                }
+                self.step(Event::LeftOthers);
+            }
+            if self.killed_at.is_some_and(|at| Boot::now() >= at + VANISHING) {
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn next(&mut self, asks: &mut Asks) -> anyhow::Result<Event> {
+        let look_every = if self.plan.is_ending() { LOOK_EVERY } else { self.terms.look_every() };
+        let look_at = Boot::now() + look_every;
+        let wake_at = self.plan.wake_at().map_or(look_at, |at| at.min(look_at));
+        Ok(tokio::select! {
+            biased;
+            said = self.guardian.hear(), if self.is_guarded => match said {
+                Some(Said::Acted) => Event::GuardianActed,
+                Some(Said::Ready) => Event::Tick,
+                None => {
+                    self.is_guarded = false;
+                    Event::GuardianGone
+                }
+            },
+            signal = asks.next() => Event::Asked(signal),
+            _ = self.leadership.lost(), if !self.is_lost => {
+                self.is_lost = true;
+                Event::Lost
+            }
+            _ = self.child_signals.recv() => Event::Tick,
+            time = self.timer.until(wake_at) => {
+                time.context("the timer failed")?;
+                Event::Tick
+            }
+        })
+    }
+
+    /// Once the command was told to end, a renewal would come too late for it.
+    fn note_renewal(&mut self) {
+        let Some(deadline) = deadline(self.leadership, &self.terms) else { return };
+        if deadline > self.told && !self.plan.is_ending() {
+            self.step(Event::Renewed(deadline));
+            self.told = deadline;
+            self.order(Order::Until(deadline));
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let was_ending = self.plan.is_ending();
+        for signal in self.plan.step(Boot::now(), event) {
+            if let Err(error) = self.child.group().signal(signal) {
+                say(&format!("the command cannot be signalled: {error}"));
+            }
+            if signal == Signal::KILL {
+                self.killed_at = Some(Boot::now());
+            }
+        }
+        if self.plan.is_ending() && !was_ending {
+            self.order(Order::KillBy(self.plan.kill_at()));
+            self.announce(event);
+        }
+    }
+
+    /// A guardian that cannot be told is none.
+    fn order(&mut self, order: Order) {
+        if self.is_guarded && self.guardian.tell(order).is_err() {
+            self.is_guarded = false;
+            self.step(Event::GuardianGone);
+        }
+    }
+
+    /// The guardian first: it must not outlive the number of the group.
+    async fn end(self, is_dead: bool) -> anyhow::Result<Ended> {
+        let why = self.plan.why();
+        if !is_dead {
+            return Ok(Ended { why, status: None, is_dead });
+        }
+        self.guardian.dismiss().await;
+        let status = self.child.collect().context("the command was not collected")?;
+        Ok(Ended { why, status: Some(status), is_dead })
+    }
+
+    /// Says why the command is being ended.
+    fn announce(&self, event: Event) {
+        match (self.plan.why(), self.leadership.check()) {
+            (Why::Lost, _) if event == Event::GuardianActed => {
+                say("the guardian ends the command, because this process stood still for too long");
+            }
+            (Why::Lost, Err(lost)) => say(&format!("leadership lost, {lost}; ending the command")),
+            (Why::Lost, Ok(_)) => say("the lease is not being renewed; ending the command before it expires"),
+            (Why::OutOfTime, _) => say("the command has used up its --max-time; ending it"),
+            (Why::Unguarded, _) => say("the guardian is gone; ending the command"),
+            (Why::Done, _) => say("the command has ended and left processes behind; ending them"),
+            (Why::Asked, _) => {}
+        }
+    }
+}
