@@ -20,12 +20,9 @@ use crate::config::{
     CanonicalPath, Captures, HostError, MissingToken, PathError, ResourceRule, Route, Routes, canonical_host,
 };
 
-/// Headers by which frameworks let a GET or POST stand for another method.
-const METHOD_OVERRIDES: [HeaderName; 3] = [
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-method-override"),
-];
+/// Headers by which frameworks let a request stand for another method or path than its first line says.
+const OVERRIDES: [&str; 5] =
+    ["x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"];
 
 /// A request that may go on to the fence.
 #[derive(Debug, Clone)]
@@ -86,6 +83,8 @@ pub enum Malformed {
     DuplicateToken,
     #[error("the header `{0}` is an alias of a fencing header")]
     Alias(HeaderName),
+    #[error("the header `{0}` would make another request of this one behind the fence")]
+    Override(HeaderName),
     #[error("the Connection header names a fencing header")]
     HopByHop,
     #[error(transparent)]
@@ -109,7 +108,7 @@ pub fn claim(head: &Parts, routes: &Routes, token_header: &HeaderName) -> Result
     }
     let path = CanonicalPath::parse(head.uri.path()).map_err(Malformed::from)?;
     let (route, captures) = routes.find(&head.method, &host, &path).ok_or(ClaimError::NoRoute)?;
-    if !route.fenced.contains(&head.method) && !overrides_method(&head.headers) {
+    if !route.fenced.contains(&head.method) {
         return Ok(Claim { route: Arc::clone(route), stand: Stand::Unfenced });
     }
     let unclaimed = |resource, why| Unclaimed { route: Some(Arc::clone(route)), resource, why };
@@ -121,19 +120,18 @@ pub fn claim(head: &Parts, routes: &Routes, token_header: &HeaderName) -> Result
     }
 }
 
-/// Whether an upstream may see another method than the request line says: such a request is always fenced.
-fn overrides_method(headers: &HeaderMap) -> bool {
-    METHOD_OVERRIDES.iter().any(|name| headers.contains_key(name))
-}
-
-/// Refuses what other software might take for a fencing header, or take one away for.
+/// Refuses what other software might take for a fencing header, or take one away for; and what would make
+/// another request of this one behind the fence's back.
 fn check_fencing_headers(headers: &HeaderMap, token_header: &HeaderName) -> Result<(), Malformed> {
     let ours = [token_header.as_str(), headers::RESOURCE];
-    let alias = |name: &&HeaderName| {
-        ours.iter().any(|our| name.as_str() != *our && reads_as(name.as_str().as_bytes(), our))
-    };
-    if let Some(name) = headers.keys().find(alias) {
-        return Err(Malformed::Alias(name.clone()));
+    for name in headers.keys() {
+        let bytes = name.as_str().as_bytes();
+        if ours.iter().any(|our| name.as_str() != *our && reads_as(bytes, our)) {
+            return Err(Malformed::Alias(name.clone()));
+        }
+        if bytes[0] == b'x' && OVERRIDES.iter().any(|other| reads_as(bytes, other)) {
+            return Err(Malformed::Override(name.clone()));
+        }
     }
     let names_ours = |option: &[u8]| ours.iter().any(|our| reads_as(option.trim_ascii(), our));
     let mut options =

@@ -102,7 +102,7 @@ async fn judge(
     };
     let mut approach = Approach::new(worker, route, &resource, token);
     approach.wait_until_open().await?;
-    let upload = Upload::prepare(body, &head.headers, worker.request_timeout).await?;
+    let upload = Upload::prepare(body, head, worker.request_timeout).await?;
     loop {
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
         let cell = approach.wait_until_open().await?;
@@ -127,7 +127,7 @@ async fn pass(
     body: Incoming,
     decision: Decision,
 ) -> Result<Passed, Refusal> {
-    let upload = Upload::prepare(body, &head.headers, worker.request_timeout).await?;
+    let upload = Upload::prepare(body, head, worker.request_timeout).await?;
     Ok((upload, worker.pool.check_out(route).await?, None, decision))
 }
 
@@ -230,7 +230,7 @@ impl From<UploadError> for Refusal {
     fn from(error: UploadError) -> Self {
         match error {
             UploadError::Slow => Self::SlowRequest,
-            UploadError::Broken(_) => Self::BrokenRequest,
+            UploadError::Broken(_) | UploadError::Reset => Self::BrokenRequest,
         }
     }
 }

@@ -13,15 +13,15 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::future::LocalBoxFuture;
-use http::header::CONTENT_LENGTH;
-use http::{Response, StatusCode};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tower::Service;
 
 use super::respond::{Answer, Body, Fault, Outcome, Refusal, Refused, Story};
 use super::{Admitted, Worker};
-use body::Download;
+use body::{Download, Upload};
 use flight::{Flight, Lost};
 
 /// The innermost service.
@@ -49,10 +49,11 @@ impl Service<Admitted> for Forward {
         let worker = self.worker.clone();
         Box::pin(async move {
             let Admitted { mut request, client, route, line, permit, mut story } = admitted;
-            headers::outbound(&mut request, &route.upstream, client.address());
-            if request.body().has_trailers() {
-                request.headers_mut().remove(CONTENT_LENGTH);
+            if !headers::outbound(&mut request, &route.upstream, client.address()) {
+                worker.pool.check_in(line);
+                return Err(Refused { refusal: Refusal::TargetTooLong, story });
             }
+            frame(&mut request);
             let started = Instant::now();
             let exchange = Flight::begin(worker, route, client, line, permit, request);
             let flight = exchange.flight();
@@ -66,6 +67,18 @@ impl Service<Admitted> for Forward {
     }
 }
 
+/// Says how the body is framed where hyper would guess: a body without a length goes out in chunks, whatever
+/// the method, and so does one with trailers, which have no other place.
+fn frame(request: &mut Request<Upload>) {
+    let body = request.body();
+    if body.is_end_stream() || body.size_hint().exact().is_some() {
+        return;
+    }
+    let headers = request.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+}
+
 /// The upstream's response as the client gets it.
 fn answer_with(
     mut head: Response<()>,
@@ -77,6 +90,10 @@ fn answer_with(
         // No upgrade was asked for: whatever speaks there now is not HTTP.
         flight.lose("the upstream switched protocols unasked");
         return Err(Refused { refusal: Refusal::upstream_broken("it switched protocols unasked"), story });
+    }
+    let is_framed = |name| head.headers().contains_key(name);
+    if !is_framed(CONTENT_LENGTH) && !is_framed(TRANSFER_ENCODING) && !body.is_end_stream() {
+        flight.is_open_ended();
     }
     headers::inbound(&mut head);
     let body = if body.is_end_stream() {

@@ -64,6 +64,7 @@ pub(crate) enum Refusal {
     Unclaimed(ClaimError),
     /// The bytes on the connection are not one clear sequence of requests.
     Framing(&'static str),
+    TargetTooLong,
     SlowRequest,
     BrokenRequest,
     Stale {

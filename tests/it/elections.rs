@@ -239,3 +239,53 @@ fn a_lease_survives_kill_9_and_no_token_is_issued_twice() {
         assert_eq!(ask("/v1/elections/resign", &leader.held).status, 204, "round {round}");
     }
 }
+
+#[test]
+fn a_free_resource_is_won_without_waiting_in_line() {
+    let (_origin, gate) = issued();
+    let answer = gate.post_admin("/v1/elections/campaign", &wish("a", 60.0, 0.0));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[test]
+fn the_winner_of_a_frozen_resource_is_told_when_it_is_thawed() {
+    let (_origin, gate) = issued();
+    assert_eq!(gate.operate("freeze", "default").status, 200);
+    let winner = gate.begin_admin("/v1/elections/campaign", wish("a", 60.0, 10.0));
+    eventually("the mark is raised", || gate.mark("default") == 1);
+    stays("nobody is told", || !winner.is_answered());
+    assert_eq!(gate.operate("evict", "default").status, 404, "nobody leads yet");
+    assert_eq!(gate.operate("thaw", "default").status, 200);
+    let winner = won(&winner.answer().json());
+    gate.ask(&post("/").token(winner.token)).is_ok();
+}
+
+#[test]
+fn a_winner_that_was_never_told_does_not_lead_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().answering(|_| reply(200).held("never")).start();
+    let config = folder.path().join("highgate.toml");
+    let route = "lock_delay = \"50ms\"\ndrain_timeout = \"60s\"";
+    let text = crate::support::config_for(origin.address, route).replace("trusted", "issued");
+    std::fs::write(&config, text).unwrap();
+    let start = || highgate().config(&config).data(&folder.path().join("data")).start();
+    let gate = start();
+    let ask = |path: &str, body: &Value| Client::connect(gate.admin_address()).ask(&json_post(path, body));
+    let first = won(&ask("/v1/elections/campaign", &wish("a", 60.0, 10.0)).json());
+    let mut writer = gate.connect();
+    writer.send(post("/").token(first.token).bytes());
+    origin.wait("the write is under way", |seen| seen.requests.len() == 1);
+    let mut second = Client::connect(gate.admin_address());
+    second.send(json_post("/v1/elections/campaign", &wish("b", 3600.0, 30.0)).bytes());
+    eventually("b waits", || {
+        gate.admin("/v1/elections?resource=default").json()["waiting"] == 1
+    });
+    assert_eq!(ask("/v1/elections/resign", &first.held).status, 204);
+    gate.kill();
+
+    let gate = start();
+    let answer = Client::connect(gate.admin_address())
+        .ask(&json_post("/v1/elections/campaign", &wish("c", 60.0, 5.0)));
+    assert_eq!(answer.status, 200, "b's lease of an hour is nobody's: {}", answer.text());
+    assert!(won(&answer.json()).token > first.token + 1);
+}

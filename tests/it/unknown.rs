@@ -214,3 +214,19 @@ fn a_request_that_was_never_sent_is_not_in_doubt() {
     origin.seen().check_fenced(A_WHILE);
     assert_eq!(origin.count(), 1);
 }
+
+#[test]
+fn a_response_that_ends_only_with_its_connection_may_be_a_broken_one() {
+    let origin = origin()
+        .answering(|request| match request.token() {
+            Some(7) => reply(200).framed_by_hand().body("perhaps not all").cut_short(),
+            _ => reply(200),
+        })
+        .start();
+    let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+    let seven = gate.ask(&post("/").token(7));
+    assert_eq!((seven.status, seven.text().as_str()), (200, "perhaps not all"));
+    let came = Instant::now();
+    gate.ask(&post("/").token(8)).is_ok();
+    assert!(came.elapsed() >= LOCK_DELAY - 2 * SLACK, "{:?}", came.elapsed());
+}

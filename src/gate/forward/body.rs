@@ -8,8 +8,9 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::Version;
 use http::header::TRAILER;
+use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -29,6 +30,8 @@ pub(crate) struct Upload {
     progress: Rc<Cell<Instant>>,
     /// Trailers are to follow, and HTTP/1.1 has a place for them only after chunks.
     trailers: bool,
+    /// HTTP/2: a stream that was reset politely looks ended to hyper, but has no end.
+    needs_end: bool,
 }
 
 /// The client's body did not arrive.
@@ -38,6 +41,8 @@ pub(crate) enum UploadError {
     Slow,
     #[error("the client's body broke off")]
     Broken(#[source] hyper::Error),
+    #[error("the client's stream was reset")]
+    Reset,
 }
 
 impl Upload {
@@ -45,11 +50,16 @@ impl Upload {
     /// there already: a streaming client may be waiting for the answer before it sends more.
     pub(crate) async fn prepare(
         mut body: Incoming,
-        head: &HeaderMap,
+        head: &Parts,
         limit: Duration,
     ) -> Result<Self, UploadError> {
-        let mut upload = Self::nothing();
-        upload.trailers = head.contains_key(TRAILER);
+        let mut upload = Self {
+            ready: VecDeque::new(),
+            rest: None,
+            progress: Rc::new(Cell::new(Instant::now())),
+            trailers: head.headers.contains_key(TRAILER),
+            needs_end: head.version == Version::HTTP_2,
+        };
         if body.is_end_stream() {
             return Ok(upload);
         }
@@ -66,15 +76,6 @@ impl Upload {
         Ok(upload)
     }
 
-    fn nothing() -> Self {
-        Self {
-            ready: VecDeque::new(),
-            rest: None,
-            progress: Rc::new(Cell::new(Instant::now())),
-            trailers: false,
-        }
-    }
-
     /// Never pending. True if the body has ended.
     fn take_what_is_there(
         &mut self,
@@ -89,16 +90,15 @@ impl Upload {
                     self.ready.push_back(frame);
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(UploadError::Broken(error))),
-                Poll::Ready(None) => return Poll::Ready(Ok(true)),
+                Poll::Ready(None) => return Poll::Ready(self.check_end(body).map(|()| true)),
                 Poll::Pending => return Poll::Ready(Ok(false)),
             }
         }
         Poll::Ready(Ok(false))
     }
 
-    /// Whether it goes out in chunks, whatever the client said of its length.
-    pub(super) fn has_trailers(&self) -> bool {
-        self.trailers
+    fn check_end(&self, body: &Incoming) -> Result<(), UploadError> {
+        if self.needs_end && !body.is_end_stream() { Err(UploadError::Reset) } else { Ok(()) }
     }
 
     pub(super) fn progress(&self) -> Rc<Cell<Instant>> {
@@ -108,19 +108,23 @@ impl Upload {
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = UploadError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         if let Some(frame) = self.ready.pop_front() {
             return Poll::Ready(Some(Ok(frame)));
         }
         let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(rest).poll_frame(cx));
+        let frame = ready!(Pin::new(&mut *rest).poll_frame(cx));
         self.progress.set(Instant::now());
-        Poll::Ready(frame)
+        Poll::Ready(match (frame, &self.rest) {
+            (Some(frame), _) => Some(frame.map_err(UploadError::Broken)),
+            (None, Some(rest)) => self.check_end(rest).err().map(Err),
+            (None, None) => None,
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -45,6 +45,10 @@ pub(crate) struct Flight {
     progress: Rc<Cell<Instant>>,
     /// The status, once the response head is in.
     status: Cell<Option<StatusCode>>,
+    /// Nothing but the connection's end tells where the response ends, so a broken one looks whole.
+    open_ended: Cell<bool>,
+    /// Since when nobody but the fence waits for the end.
+    orphaned_since: Cell<Option<Instant>>,
     superseded_since: Cell<Option<Instant>>,
     slot: Cell<usize>,
 }
@@ -73,10 +77,15 @@ pub(crate) enum Lost {
     Cut(&'static str),
 }
 
+/// Flights of one core that go on without a client. They hold upstream connections that no limit on clients
+/// counts.
+const MAX_ORPHANS: usize = 1024;
+
 /// Why the sweeper cuts.
 pub(crate) const SLOW_HEAD: &str = "the upstream did not answer in time";
 const STANDSTILL: &str = "no byte moved for the idle time-out";
 const TOTAL: &str = "the request took longer than its total time-out";
+const ORPHANED: &str = "the client hung up and the response does not end";
 const SUPERSEDED: &str = "a higher token waits and the drain time-out has passed";
 
 impl Flight {
@@ -104,6 +113,8 @@ impl Flight {
             started: now,
             progress,
             status: Cell::new(None),
+            open_ended: Cell::new(false),
+            orphaned_since: Cell::new(None),
             superseded_since: Cell::new(None),
             slot: Cell::new(0),
         });
@@ -139,8 +150,16 @@ impl Flight {
             Some(permit) if self.status.get() == Some(StatusCode::ACCEPTED) => {
                 self.unknown(permit, "the upstream answered 202");
             }
+            Some(permit) if self.open_ended.get() => {
+                self.unknown(permit, "the response had no end but that of its connection");
+            }
             permit => drop(permit),
         }
+    }
+
+    /// The head says nothing of where the response ends.
+    pub(super) fn is_open_ended(&self) {
+        self.open_ended.set(true);
     }
 
     /// The flight ended, and nobody knows whether the request took effect.
@@ -162,11 +181,14 @@ impl Flight {
         self: Rc<Self>,
         rest: impl FnOnce(Rc<Self>) -> LocalBoxFuture<'static, ()>,
     ) {
-        if self.fenced {
-            self.worker.clone().run_apart(rest(self));
-        } else {
-            self.abandon();
+        if !self.fenced {
+            return self.abandon();
         }
+        self.orphaned_since.set(Some(Instant::now()));
+        if self.worker.flights.orphans() > MAX_ORPHANS {
+            self.cut(ORPHANED);
+        }
+        self.worker.clone().run_apart(rest(self));
     }
 
     fn take(&self) -> Option<Live> {
@@ -206,6 +228,10 @@ impl Flight {
         }
         if self.route.total_timeout.is_some_and(|limit| since(self.started) >= limit) {
             return Some(TOTAL);
+        }
+        let patience = self.route.response_timeout + self.route.idle_timeout;
+        if self.orphaned_since.get().is_some_and(|left| since(left) >= patience) {
+            return Some(ORPHANED);
         }
         (self.superseded_for(now)? >= self.route.drain_timeout).then_some(SUPERSEDED)
     }
@@ -308,6 +334,11 @@ impl Flights {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.borrow().is_empty()
+    }
+
+    fn orphans(&self) -> usize {
+        let slots = self.slots.borrow();
+        slots.iter().filter(|(_, flight)| flight.orphaned_since.get().is_some()).count()
     }
 
     /// Ends every flight whose time is up.

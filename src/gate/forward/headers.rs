@@ -25,8 +25,9 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const OWN_REASON: HeaderName = HeaderName::from_static(REASON);
 const OWN_OUTCOME: HeaderName = HeaderName::from_static(OUTCOME);
 
-/// Turns the head a client sent into the one the upstream gets.
-pub(super) fn outbound<B>(request: &mut Request<B>, upstream: &Upstream, client: &HeaderValue) {
+/// Turns the head a client sent into the one the upstream gets. False if its target is too long for that.
+pub(super) fn outbound<B>(request: &mut Request<B>, upstream: &Upstream, client: &HeaderValue) -> bool {
+    let Some(target) = origin_form(request.uri(), &upstream.base_path) else { return false };
     let host = host_of(request);
     let via = via(request.version());
     let headers = request.headers_mut();
@@ -44,8 +45,9 @@ pub(super) fn outbound<B>(request: &mut Request<B>, upstream: &Upstream, client:
         headers.insert(header::HOST, host);
     }
     headers.append(header::VIA, via);
-    *request.uri_mut() = origin_form(request.uri(), &upstream.base_path);
+    *request.uri_mut() = target;
     *request.version_mut() = Version::HTTP_11;
+    true
 }
 
 /// Turns the head an upstream sent into the one the client gets.
@@ -112,14 +114,13 @@ fn via(version: Version) -> HeaderValue {
 }
 
 /// The target as an origin expects it, below the upstream's base path.
-fn origin_form(uri: &Uri, base_path: &str) -> Uri {
-    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+fn origin_form(uri: &Uri, base_path: &str) -> Option<Uri> {
     if base_path.is_empty() && uri.authority().is_none() {
-        return uri.clone();
+        return Some(uri.clone());
     }
-    let joined = format!("{base_path}{path}");
-    // Both halves were valid, and a valid path follows a valid path.
-    joined.parse().unwrap_or_else(|_| uri.clone())
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    // Both halves were valid, so only their length together can be wrong.
+    format!("{base_path}{path}").parse().ok()
 }
 
 #[cfg(test)]
@@ -132,7 +133,7 @@ mod tests {
         let request = Request::builder().uri("/a?b=c").header("host", "gate.test");
         let mut request = build(request).body(()).unwrap();
         let upstream = Upstream::parse("http://127.0.0.1:9000/base").unwrap();
-        outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9"));
+        assert!(outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9")));
         request
     }
 
@@ -167,6 +168,14 @@ mod tests {
         assert_eq!(head.headers()["host"], "gate.test");
         assert_eq!(head.headers()["via"], "1.1 highgate");
         assert_eq!(head.uri(), "/base/a?b=c");
+    }
+
+    #[test]
+    fn a_target_that_grows_too_long_is_not_sent_without_its_base() {
+        let target = format!("/{}", "x".repeat(65_530));
+        let mut request = Request::builder().uri(target).body(()).unwrap();
+        let upstream = Upstream::parse("http://127.0.0.1:9000/base").unwrap();
+        assert!(!outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9")));
     }
 
     #[test]

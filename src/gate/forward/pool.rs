@@ -30,8 +30,8 @@ const SEND_BUFFER: usize = 128 << 10;
 /// A connection to an upstream, with at most one request on it. Large, so it travels in a box.
 pub(crate) struct Line {
     pub(super) send: SendRequest<Upload>,
-    connection: Connection<TokioIo<TcpStream>, Upload>,
-    closed: bool,
+    /// None once it has ended: dropping it makes hyper hand back what it has not sent.
+    connection: Option<Connection<TokioIo<TcpStream>, Upload>>,
     authority: Authority,
     lock_delay: Duration,
     idle_since: Instant,
@@ -112,25 +112,26 @@ impl Line {
             http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(ConnectError::Handshake)?;
         let lock_delay = route.lock_delay;
         let idle_since = Instant::now();
-        Ok(Box::new(Self { send, connection, closed: false, authority, lock_delay, idle_since }))
+        Ok(Box::new(Self { send, connection: Some(connection), authority, lock_delay, idle_since }))
     }
 
     /// Moves bytes in both directions. Whoever waits for a response has to call this.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.closed && Pin::new(&mut self.connection).poll(cx).is_ready() {
-            self.closed = true;
+        if self.connection.as_mut().is_some_and(|connection| Pin::new(connection).poll(cx).is_ready()) {
+            self.connection = None;
         }
     }
 
     /// Whether the next request may go out on it, as far as this side has heard.
     pub(super) fn is_usable(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.closed && self.send.is_ready()
+        self.connection.is_some() && self.send.is_ready()
     }
 
     /// Ends the connection so that nothing still buffered is delivered: a reset, not a goodbye.
     pub(super) fn reset(self) {
-        let stream = self.connection.into_parts().io.into_inner();
+        let Some(connection) = self.connection else { return };
+        let stream = connection.into_parts().io.into_inner();
         // If the option cannot be set the socket is closed all the same, and the lock-delay covers the rest.
         let _ = stream.set_zero_linger();
     }

@@ -48,6 +48,7 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::Framing(_) => {
             Verdict { close: true, ..row(StatusCode::BAD_REQUEST, "malformed", "Malformed request", 3) }
         }
+        Refusal::TargetTooLong => row(StatusCode::URI_TOO_LONG, "malformed", "Target too long", 3),
         Refusal::SlowRequest => Verdict {
             close: true,
             ..row(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request body too slow", 4)
@@ -161,6 +162,7 @@ fn detail(refusal: &Refusal, story: &Story) -> String {
     match refusal {
         Refusal::Unclaimed(why) => why.to_string(),
         Refusal::Framing(why) => (*why).to_owned(),
+        Refusal::TargetTooLong => "the target is too long for the upstream's base path".to_owned(),
         Refusal::SlowRequest => "the request body did not arrive in time; nothing was forwarded".to_owned(),
         Refusal::BrokenRequest => "the request body broke off; nothing was forwarded".to_owned(),
         Refusal::Stale { mark } => format!(

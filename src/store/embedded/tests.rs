@@ -131,3 +131,20 @@ fn end_uncleanly(store: &Embedded, name: &str, number: u64) {
     assert!(permit.is_some());
     assert!(!store.store.stop(), "a held permit forbids the clean marker");
 }
+
+#[test]
+fn a_busy_store_still_notices_that_the_inherited_delay_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = start(folder.path(), Duration::from_millis(300), |_| ()).unwrap();
+    raise(&first.store, "a", 7);
+    end_uncleanly(&first, "a", 7);
+    let second = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    second.store.want(resource("a"), token(8), None).unwrap();
+    let cell = second.store.ledger().enter(&resource("a"));
+    let mut number = 0;
+    eventually("8 opens although the store is never idle", || {
+        number += 1;
+        second.store.want(resource("b"), token(number), None).unwrap();
+        cell.look(token(8)).is_ok()
+    });
+}
