@@ -1,4 +1,5 @@
-//! The command line. Exit codes: 0 fine, 1 failed, 2 bad usage or config, 69 gateway or backend unavailable.
+//! The command line. Exit codes: 0 fine, 1 failed, 2 bad usage or config, 69 gateway or backend unavailable, 75
+//! leadership lost, else those of the command that `run` ran.
 
 mod check;
 mod client;

@@ -222,10 +222,12 @@ async fn one_resource_is_shown_with_its_state_and_what_was_refused() {
     }
     let _permit = cell.clone().admit(Token::new(7).unwrap()).ok().unwrap();
     assert!(cell.clone().admit(Token::new(6).unwrap()).is_err());
-    let open = json!({"resource": "a", "mark": 7, "state": "open", "in_flight": 1, "refused": 1, "leader": null});
+    let open =
+        json!({"resource": "a", "mark": 7, "state": "open", "in_flight": 1, "refused": 1, "leader": null});
     assert_eq!(gateway.get("/v1/resource?name=A").await.json(), open);
     gateway.order("raise", json!({"resource": "a", "to": 8})).await;
-    let raising = json!({"resource": "a", "mark": 8, "state": "raising", "in_flight": 1, "refused": 1, "leader": null});
+    let raising =
+        json!({"resource": "a", "mark": 8, "state": "raising", "in_flight": 1, "refused": 1, "leader": null});
     assert_eq!(gateway.get("/v1/resource?name=a").await.json(), raising);
     assert_eq!(gateway.get("/v1/resources").await.json()["refused"], 1);
     assert!(gateway.get("/v1/resource?name=b").await.is_problem(404));

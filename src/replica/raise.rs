@@ -53,7 +53,8 @@ impl Work {
     fn intent(&mut self, record: &Record) -> Option<Record> {
         self.want.take_if(|want| want.token.get() <= record.token);
         self.freeze.take_if(|frozen| *frozen == record.frozen);
-        self.vacate.take_if(|token| token.get() < record.token || (token.get() == record.token && record.vacant));
+        self.vacate
+            .take_if(|token| token.get() < record.token || (token.get() == record.token && record.vacant));
         if let Some(Want { token, block }) = self.want {
             // What is unsettled below blocks this raise even if this route would not; once open, it is as asked.
             self.block_when_open = block;

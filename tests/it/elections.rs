@@ -238,6 +238,11 @@ fn a_lease_survives_kill_9_and_no_token_is_issued_twice() {
         assert_eq!(gate.ask(&post("/").token(leader.token)).status, 200, "round {round}");
         assert_eq!(ask("/v1/elections/resign", &leader.held).status, 204, "round {round}");
     }
+    let mut elsewhere = wish("a", 60.0, 10.0);
+    elsewhere["resource"] = "elsewhere".into();
+    let path = "/v1/elections/campaign";
+    let answer = Client::connect(gate.admin_address()).ask(&json_post(path, &elsewhere));
+    assert!(won(&answer.json()).token > last, "not on another resource either");
 }
 
 #[test]
@@ -277,9 +282,7 @@ fn a_winner_that_was_never_told_does_not_lead_after_a_crash() {
     origin.wait("the write is under way", |seen| seen.requests.len() == 1);
     let mut second = Client::connect(gate.admin_address());
     second.send(json_post("/v1/elections/campaign", &wish("b", 3600.0, 30.0)).bytes());
-    eventually("b waits", || {
-        gate.admin("/v1/elections?resource=default").json()["waiting"] == 1
-    });
+    eventually("b waits", || gate.admin("/v1/elections?resource=default").json()["waiting"] == 1);
     assert_eq!(ask("/v1/elections/resign", &first.held).status, 204);
     gate.kill();
 

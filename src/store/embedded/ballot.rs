@@ -103,7 +103,9 @@ impl Driver {
         let outputs = match event {
             Event::Raised { resource, .. } => self.elections.raised(resource, self.ceiling(resource)),
             // Sealed is not open: a frozen resource's winner is told when it is thawed.
-            Event::Opened { resource, mark, .. } | Event::Thawed { resource, mark } if self.is_open(resource) => {
+            Event::Opened { resource, mark, .. } | Event::Thawed { resource, mark }
+                if self.is_open(resource) =>
+            {
                 self.elections.opened(self.now(), resource, *mark)
             }
             Event::Opened { .. } | Event::Frozen { .. } | Event::Thawed { .. } => Vec::new(),

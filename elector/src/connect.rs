@@ -1,0 +1,67 @@
+//! A backend from its URL: the only place that knows which there are.
+
+use std::sync::Arc;
+
+use crate::backend::Backend;
+
+/// What the URLs of this build's backends look like, for messages.
+const KNOWN: &[&str] = &[
+    #[cfg(feature = "highgate")]
+    "highgate://127.0.0.1:9901",
+    #[cfg(feature = "etcd")]
+    "etcd://127.0.0.1:2379",
+];
+
+/// A URL names no backend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    #[error("`{url}` is not the URL of a backend, which looks like {}", KNOWN.join(" or "))]
+    NoUrl { url: String },
+    #[error("there is no backend for `{scheme}://` in this build; there is {}", KNOWN.join(", "))]
+    UnknownScheme { scheme: String },
+    #[error("the URL `{url}` is not usable: {detail}")]
+    BadUrl { url: String, detail: String },
+}
+
+/// The backend that a URL names. Nothing is sent yet, so a backend that is down is found out by the first campaign.
+pub fn connect(url: &str) -> Result<Arc<dyn Backend>, ConnectError> {
+    let (scheme, _) = url.split_once("://").ok_or_else(|| ConnectError::NoUrl { url: url.to_owned() })?;
+    match scheme {
+        #[cfg(feature = "highgate")]
+        "highgate" => Ok(Arc::new(crate::backend::highgate::Highgate::connect(url)?)),
+        #[cfg(feature = "etcd")]
+        "etcd" => {
+            Ok(Arc::new(crate::backend::etcd::EtcdBackend::connect(url).map_err(|error| bad(url, error))?))
+        }
+        _ => Err(ConnectError::UnknownScheme { scheme: scheme.to_owned() }),
+    }
+}
+
+#[cfg(feature = "etcd")]
+fn bad(url: &str, error: crate::backend::BackendError) -> ConnectError {
+    use crate::backend::BackendError::{Refused, Unavailable};
+    let (Refused { detail, .. } | Unavailable { detail, .. }) = error;
+    ConnectError::BadUrl { url: url.to_owned(), detail }
+}
+
+#[cfg(all(test, feature = "highgate"))]
+mod tests {
+    use super::*;
+
+    fn error(url: &str) -> String {
+        connect(url).err().expect("an error").to_string()
+    }
+
+    #[test]
+    fn a_url_that_names_no_backend_says_what_there_is() {
+        assert!(connect("highgate://127.0.0.1:9901").is_ok());
+        assert!(connect("highgate://gateway.internal:9901/").is_ok());
+        let unknown = error("raft://a:1");
+        let expected = "there is no backend for `raft://` in this build; there is highgate://127.0.0.1:9901";
+        assert!(unknown.starts_with(expected), "{unknown}");
+        assert!(error("127.0.0.1:9901").contains("highgate://127.0.0.1:9901"));
+        assert!(error("highgate://127.0.0.1").contains("port"));
+        assert!(error("highgate://me@127.0.0.1:1").contains("not usable"));
+        assert!(error("highgate://127.0.0.1:1/elections").contains("not usable"));
+    }
+}

@@ -1,0 +1,97 @@
+//! The token on every request, for clients that are tower services over `http` types.
+//!
+//! [`FencingLayer`] goes around a client. What must stay true: a request never leaves with the token of a
+//! leadership that is over by this process's clock. That spares the gate the refusal; it does not replace it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{HeaderName, HeaderValue, Request};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::leadership::{Lost, TokenSource};
+use crate::token::headers;
+
+/// Puts the token of a leadership on requests.
+#[derive(Clone, Debug)]
+pub struct FencingLayer {
+    source: TokenSource,
+    name: HeaderName,
+}
+
+impl FencingLayer {
+    pub fn new(source: TokenSource) -> Self {
+        Self { source, name: HeaderName::from_static(headers::TOKEN) }
+    }
+
+    /// For a gateway that was told another header name.
+    pub fn named(source: TokenSource, name: HeaderName) -> Self {
+        Self { source, name }
+    }
+}
+
+impl<S> Layer<S> for FencingLayer {
+    type Service = Fencing<S>;
+
+    fn layer(&self, inner: S) -> Fencing<S> {
+        Fencing { inner, layer: self.clone() }
+    }
+}
+
+/// A client that sends the token.
+#[derive(Clone, Debug)]
+pub struct Fencing<S> {
+    inner: S,
+    layer: FencingLayer,
+}
+
+/// A request that was not sent, or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FencingError<E> {
+    #[error("not sent: this process does not lead")]
+    Lost(#[source] Lost),
+    #[error(transparent)]
+    Inner(E),
+}
+
+impl<S, B> Service<Request<B>> for Fencing<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = FencingError<S::Error>;
+    type Future = Sending<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context).map_err(FencingError::Inner)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        match self.layer.source.token() {
+            Ok(token) => {
+                // In place of any other: two tokens on one request are refused.
+                request.headers_mut().insert(self.layer.name.clone(), HeaderValue::from(token.get()));
+                Sending(Ok(Box::pin(self.inner.call(request))))
+            }
+            Err(lost) => Sending(Err(lost)),
+        }
+    }
+}
+
+/// A request under way, or why it is not.
+pub struct Sending<F>(Result<Pin<Box<F>>, Lost>);
+
+impl<F, R, E> Future for Sending<F>
+where
+    F: Future<Output = Result<R, E>>,
+{
+    type Output = Result<R, FencingError<E>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(sending) => sending.as_mut().poll(context).map_err(FencingError::Inner),
+            Err(lost) => Poll::Ready(Err(FencingError::Lost(*lost))),
+        }
+    }
+}
