@@ -109,7 +109,7 @@ impl Refusal {
 pub(crate) struct Body {
     kind: Kind,
     /// The connection is busy until the body has ended.
-    _busy: Option<Busy>,
+    busy: Option<Busy>,
 }
 
 enum Kind {
@@ -123,15 +123,16 @@ impl Body {
     }
 
     fn own(bytes: Bytes) -> Self {
-        Self { kind: Kind::Own(Full::new(bytes)), _busy: None }
+        Self { kind: Kind::Own(Full::new(bytes)), busy: None }
     }
 
     pub(crate) fn download(download: Download) -> Self {
-        Self { kind: Kind::Download(download), _busy: None }
+        Self { kind: Kind::Download(download), busy: None }
     }
 
-    fn keeping(self, busy: Busy) -> Self {
-        Self { _busy: Some(busy), ..self }
+    fn keeping(self, mut busy: Busy) -> Self {
+        busy.asked(true);
+        Self { busy: Some(busy), ..self }
     }
 }
 
@@ -143,10 +144,16 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
-        match &mut self.get_mut().kind {
+        let this = self.get_mut();
+        let frame = match &mut this.kind {
             Kind::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Kind::Download(body) => Pin::new(body).poll_frame(cx),
+        };
+        if let Some(busy) = &mut this.busy {
+            // Pending: it is the upstream that is waited for, not the client.
+            busy.asked(matches!(frame, Poll::Ready(Some(_))));
         }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

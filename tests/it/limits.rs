@@ -226,3 +226,18 @@ fn a_flood_of_resets_is_no_leak() {
     other.ask(&post("/").header("x-fencing-token", "0")).is_refused(400, "malformed");
     gate.comes_to_rest();
 }
+
+/// HEADERS of `GET / HTTP/2` for stream 1, as HPACK from the static table.
+const GET_ROOT: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
+/// SETTINGS with INITIAL_WINDOW_SIZE = 0: the peer may send no body at all.
+const NO_WINDOW: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
+
+#[test]
+fn an_http2_client_that_never_reads_its_answer_is_cut() {
+    let origin = origin().answering(|_| reply(200).body("unread")).start();
+    let gate = gateway_to(&origin).listen("idle_timeout", "500ms").start();
+    let mut client = gate.connect();
+    client.send([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_WINDOW, GET_ROOT].concat());
+    origin.wait("the request", |seen| seen.requests.len() == 1);
+    assert!(client.ends_within(Duration::from_secs(5)), "it kept its place without reading");
+}

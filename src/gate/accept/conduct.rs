@@ -19,6 +19,10 @@ pub(crate) struct Conduct {
     address: HeaderValue,
     /// Requests (or streams) that are not answered to the end.
     busy: Cell<usize>,
+    /// Of these, answers that have something to say and are not asked for it: the client does not read.
+    unread: Cell<usize>,
+    /// When an answer was last asked for more.
+    asked_at: Cell<Instant>,
     /// Since when nothing is busy, or when the connection began.
     idle_since: Cell<Instant>,
     /// Since when a request head is incomplete.
@@ -42,8 +46,11 @@ pub(super) enum Order {
     Break,
 }
 
-/// A request under way on a connection.
-pub(crate) struct Busy(Rc<Conduct>);
+/// A request under way on a connection, to the end of its answer.
+pub(crate) struct Busy {
+    conduct: Rc<Conduct>,
+    unread: bool,
+}
 
 impl Conduct {
     pub(super) fn new(peer: SocketAddr) -> Rc<Self> {
@@ -51,6 +58,8 @@ impl Conduct {
             peer,
             address: HeaderValue::from_str(&peer.ip().to_string()).expect("an address is plain ASCII"),
             busy: Cell::new(0),
+            unread: Cell::new(0),
+            asked_at: Cell::new(Instant::now()),
             idle_since: Cell::new(Instant::now()),
             head_since: Cell::new(None),
             flagged: Cell::new(None),
@@ -71,7 +80,7 @@ impl Conduct {
 
     pub(crate) fn begin_request(self: &Rc<Self>) -> Busy {
         self.busy.set(self.busy.get() + 1);
-        Busy(self.clone())
+        Busy { conduct: self.clone(), unread: false }
     }
 
     /// Why requests of this connection are refused, if they are.
@@ -118,10 +127,13 @@ impl Conduct {
     }
 
     fn check(&self, now: Instant, header_timeout: Duration, idle_timeout: Duration) {
+        let since = |start: Instant| now.saturating_duration_since(start);
         if self.busy.get() > 0 {
+            if self.unread.get() > 0 && since(self.asked_at.get()) >= idle_timeout {
+                self.tell(Order::Break);
+            }
             return;
         }
-        let since = |start: Instant| now.saturating_duration_since(start);
         // HTTP/2 waits for the client to agree to the end; one that does not answer is not waited for.
         if self.finishing_since.get().is_some_and(|start| since(start) >= GOODBYE) {
             self.tell(Order::Break);
@@ -141,10 +153,21 @@ impl Conduct {
     }
 }
 
+impl Busy {
+    /// The answer has been asked for more, or begins; `unread`: it has more to say than it was asked for.
+    pub(crate) fn asked(&mut self, unread: bool) {
+        self.conduct.asked_at.set(Instant::now());
+        let others = self.conduct.unread.get() - usize::from(self.unread);
+        self.conduct.unread.set(others + usize::from(unread));
+        self.unread = unread;
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.busy.set(self.0.busy.get() - 1);
-        self.0.idle_since.set(Instant::now());
+        self.asked(false);
+        self.conduct.busy.set(self.conduct.busy.get() - 1);
+        self.conduct.idle_since.set(Instant::now());
     }
 }
 
