@@ -25,7 +25,7 @@ pub enum ConnectError {
 
 /// The backend that a URL names. Nothing is sent yet, so a backend that is down is found out by the first campaign.
 pub fn connect(url: &str) -> Result<Arc<dyn Backend>, ConnectError> {
-    let (scheme, _) = url.split_once("://").ok_or_else(|| ConnectError::NoUrl { url: url.to_owned() })?;
+    let (scheme, _) = url.split_once("://").ok_or_else(|| ConnectError::NoUrl { url: shown(url) })?;
     match scheme {
         #[cfg(feature = "highgate")]
         "highgate" => Ok(Arc::new(crate::backend::highgate::Highgate::connect(url)?)),
@@ -41,7 +41,17 @@ pub fn connect(url: &str) -> Result<Arc<dyn Backend>, ConnectError> {
 fn bad(url: &str, error: crate::backend::BackendError) -> ConnectError {
     use crate::backend::BackendError::{Refused, Unavailable};
     let (Refused { detail, .. } | Unavailable { detail, .. }) = error;
-    ConnectError::BadUrl { url: url.to_owned(), detail }
+    ConnectError::BadUrl { url: shown(url), detail }
+}
+
+/// A URL as messages and logs may show it: without a user's password.
+pub(crate) fn shown(url: &str) -> String {
+    let (before, rest) =
+        url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
+    match rest.rsplit_once('@') {
+        Some((_, place)) => format!("{before}***@{place}"),
+        None => url.to_owned(),
+    }
 }
 
 #[cfg(all(test, feature = "highgate"))]
@@ -50,6 +60,14 @@ mod tests {
 
     fn error(url: &str) -> String {
         connect(url).err().expect("an error").to_string()
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        assert_eq!(shown("etcd://u:p@ss@h:1/x"), "etcd://***@h:1/x");
+        assert_eq!(shown("u:pass@h"), "***@h");
+        assert_eq!(shown("etcd://h:1"), "etcd://h:1");
+        assert!(!error("u:secret@h").contains("secret"));
     }
 
     #[test]

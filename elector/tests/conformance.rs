@@ -6,6 +6,8 @@
 
 mod conformance {
     pub(crate) mod crowds;
+    #[cfg(feature = "etcd")]
+    pub(crate) mod etcd;
     pub(crate) mod fixture;
     pub(crate) mod gateway;
     pub(crate) mod handover;
@@ -13,6 +15,10 @@ mod conformance {
     pub(crate) mod loss;
     pub(crate) mod processes;
     pub(crate) mod script;
+    #[cfg(feature = "etcd")]
+    #[path = "../etcd/server.rs"]
+    #[allow(dead_code, reason = "shared with the tests of the etcd backend, which need more of it")]
+    pub(crate) mod server;
     pub(crate) mod views;
 }
 
@@ -55,6 +61,8 @@ macro_rules! suite {
 }
 
 suite!(highgate, crate::conformance::gateway::Gateway);
+#[cfg(feature = "etcd")]
+suite!(etcd, crate::conformance::etcd::Etcd);
 
 // What only the gateway's HTTP API can be asked.
 suite!(http, crate::conformance::gateway::Gateway, {

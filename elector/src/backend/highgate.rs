@@ -21,6 +21,7 @@ use super::{
     Backend, BackendError, BoxFuture, Candidacy, Grant, Observation, OnceError, OnceState, OnceStep,
     RenewError,
 };
+use crate::connect::shown;
 use crate::{ConnectError, Resource, Token};
 use wire::{Answer, Wire};
 
@@ -41,7 +42,7 @@ impl Highgate {
     /// Takes a `highgate://host:port` URL; the bearer token, if the gateway wants one, is in the environment as
     /// `HIGHGATE_ADMIN_TOKEN`. Nothing is sent yet.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
-        let bad = |detail| ConnectError::BadUrl { url: url.to_owned(), detail };
+        let bad = |detail| ConnectError::BadUrl { url: shown(url), detail };
         let address = url.strip_prefix("highgate://").unwrap_or(url);
         Ok(Self { wire: Arc::new(Wire::from_env(address).map_err(bad)?) })
     }

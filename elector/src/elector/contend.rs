@@ -90,8 +90,10 @@ async fn ask(settings: &Arc<Settings>) -> Result<Grant, BackendError> {
 async fn tell_who_leads(settings: &Arc<Settings>) -> Infallible {
     let mut follow = Follow::new(settings.clone());
     while let Some(item) = follow.next().await {
-        // That it is unavailable is told by the campaign itself.
-        if let Ok(Some(leader)) = item {
+        // That it is unavailable is told by the campaign itself, and nobody waits for oneself.
+        if let Ok(Some(leader)) = item
+            && leader.holder != settings.candidacy.holder
+        {
             settings.tell(&Waiting::Leader(leader));
         }
     }

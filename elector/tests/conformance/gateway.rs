@@ -77,6 +77,8 @@ pub(crate) fn program() -> &'static PathBuf {
 
 /// Where an example of this package is.
 pub(crate) fn example(name: &str) -> PathBuf {
+    // Built together with the program.
+    program();
     output_folder().join("examples").join(name)
 }
 

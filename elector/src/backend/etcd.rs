@@ -1,0 +1,190 @@
+//! Elections over etcd, in the layout of Go's `concurrency` package and `etcdctl elect`.
+//!
+//! A campaign puts a key on one of the process's few leases; the oldest key leads and its create revision is the
+//! token. One watch serves all elections, endpoints fail over, and everything runs on a thread of its own, so
+//! that an application that blocks its runtime keeps what it leads. `connect` is called for `etcd://` URLs; the
+//! elector calls the rest through [`Backend`]. [`client`], [`txn`], [`watch`] and [`wire`] know nothing of
+//! elections: the gateway's store uses them as well.
+
+mod campaign;
+pub mod client;
+mod endpoint;
+mod keeper;
+pub mod keys;
+mod lease;
+mod leases;
+mod mirror;
+mod once;
+mod queue;
+mod relocate;
+mod renew;
+pub mod txn;
+pub mod url;
+pub mod watch;
+pub mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+use self::client::{CallError, Client};
+use self::keys::Keys;
+use self::leases::Leases;
+use self::mirror::{Mirror, backend_error};
+use self::url::EtcdUrl;
+use super::{
+    Backend, BackendError, BoxFuture, Candidacy, Grant, Observation, OnceError, OnceState, OnceStep,
+    RenewError,
+};
+use crate::Resource;
+
+/// How long the thread goes on to withdraw candidacies after the backend is dropped.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// An etcd cluster as a [`Backend`].
+pub struct EtcdBackend {
+    core: Arc<Core>,
+    runtime: Handle,
+    /// Dropping it ends the thread.
+    _stop: oneshot::Sender<()>,
+}
+
+/// What the tasks on the thread share.
+struct Core {
+    name: String,
+    keys: Keys,
+    client: Client,
+    leases: Arc<Leases>,
+    mirror: Arc<Mirror>,
+}
+
+impl EtcdBackend {
+    /// Takes an `etcd://` URL (see `docs/etcd.md`). Reads certificates, but does not speak to etcd yet.
+    pub fn connect(url: &str) -> Result<Self, BackendError> {
+        let refuse = |detail| BackendError::Refused { backend: "etcd".to_owned(), detail };
+        let url = EtcdUrl::parse(url).map_err(|error| refuse(with_causes(&error)))?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| refuse(format!("no runtime: {error}")))?;
+        let handle = runtime.handle().clone();
+        let core = Arc::new(Core::open(&url, &handle).map_err(|error| refuse(with_causes(&error)))?);
+        let (stop, stopped) = oneshot::channel();
+        let (leases, mirror) = (Arc::clone(&core.leases), Arc::clone(&core.mirror));
+        std::thread::Builder::new()
+            .name("highgate-etcd".to_owned())
+            .spawn(move || serve(&runtime, leases, mirror, stopped))
+            .map_err(|error| refuse(format!("no thread: {error}")))?;
+        Ok(Self { core, runtime: handle, _stop: stop })
+    }
+
+    /// Runs it on the backend's thread; dropping what is returned ends it there.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> BoxFuture<'static, Option<T>> {
+        let mut task = EndOnDrop(self.runtime.spawn(work));
+        Box::pin(async move { (&mut task.0).await.ok() })
+    }
+}
+
+fn serve(runtime: &Runtime, leases: Arc<Leases>, mirror: Arc<Mirror>, stopped: oneshot::Receiver<()>) {
+    runtime.block_on(async {
+        let keeping = tokio::spawn(keeper::keep(Arc::clone(&leases), mirror));
+        // It is never sent, only dropped.
+        let _ = stopped.await;
+        keeping.abort();
+        let _ = tokio::time::timeout(LAST_WORDS, keeper::close(&leases)).await;
+    });
+}
+
+struct EndOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for EndOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Core {
+    fn open(url: &EtcdUrl, runtime: &Handle) -> Result<Self, client::OpenError> {
+        let _within = runtime.enter();
+        let client = Client::open(url)?;
+        let (name, keys) = (url.to_string(), Keys::new(&url.prefix));
+        let leases = Arc::new(Leases::new(client.clone(), runtime.clone()));
+        let mirror = Arc::new(Mirror::new(name.clone(), client.clone(), Arc::clone(&leases), &keys));
+        Ok(Self { name, keys, client, leases, mirror })
+    }
+
+    fn fail(&self, error: &CallError) -> BackendError {
+        backend_error(&self.name, error)
+    }
+
+    /// None of a lease that etcd cannot have given.
+    fn candidate_key(&self, grant: &Grant) -> Option<String> {
+        let lease = i64::from_str_radix(&grant.lease, 16).ok()?;
+        Some(self.keys.candidate(&grant.resource, lease))
+    }
+
+    async fn resign(&self, grant: &Grant) -> Result<(), BackendError> {
+        let Ok(lease) = i64::from_str_radix(&grant.lease, 16) else { return Ok(()) };
+        let (election, created) = (self.keys.election(&grant.resource), Some(keys::revision(grant.token)));
+        self.leases.leaving(lease, &election, created);
+        self.leases.remove(lease, &election, created).await.map_err(|error| self.fail(&error))
+    }
+
+    /// The thread is gone with the process's interest in it.
+    fn ended(&self) -> BackendError {
+        self.fail(&CallError::Unavailable("the backend is closed".to_owned()))
+    }
+}
+
+impl Backend for EtcdBackend {
+    fn campaign<'a>(&'a self, candidacy: &'a Candidacy) -> BoxFuture<'a, Result<Grant, BackendError>> {
+        let work = self.run(campaign::campaign(Arc::clone(&self.core), candidacy.clone()));
+        Box::pin(async move { work.await.unwrap_or_else(|| Err(self.core.ended())) })
+    }
+
+    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<(), RenewError>>> {
+        let work = self.run(renew::renew(Arc::clone(&self.core), grants.to_vec()));
+        let failed = || grants.iter().map(|_| Err(RenewError::Failed(self.core.ended()))).collect();
+        Box::pin(async move { work.await.unwrap_or_else(failed) })
+    }
+
+    fn resign<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<(), BackendError>> {
+        let (core, grant) = (Arc::clone(&self.core), grant.clone());
+        // Once begun it goes on, even if nobody waits for it any more.
+        let work = self.runtime.spawn(async move { core.resign(&grant).await });
+        Box::pin(async move { work.await.unwrap_or_else(|_| Err(self.core.ended())) })
+    }
+
+    fn observe(&self, resource: &Resource) -> Observation {
+        let _within = self.runtime.enter();
+        self.core.mirror.start();
+        Box::pin(UnboundedReceiverStream::new(self.core.mirror.observe(&self.core.keys.election(resource))))
+    }
+
+    fn once<'a>(
+        &'a self,
+        grant: &'a Grant,
+        key: &'a str,
+        step: OnceStep,
+    ) -> BoxFuture<'a, Result<OnceState, OnceError>> {
+        let (core, grant, key) = (Arc::clone(&self.core), grant.clone(), key.to_owned());
+        let work = self.run(async move { once::once(&core, &grant, &key, step).await });
+        Box::pin(async move { work.await.unwrap_or_else(|| Err(OnceError::Failed(self.core.ended()))) })
+    }
+}
+
+/// An error in one line, with what it was caused by.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    line
+}

@@ -1,0 +1,149 @@
+//! Queueing up for leadership, and knowing for certain that it is one's own.
+//!
+//! One transaction puts the candidate's key and reads who is first; whoever is first leads, all others wait for
+//! [`super::mirror`] to wake them and then ask etcd again whether their key still lives and is the oldest. What
+//! must stay true: nobody leads by what the watch said alone, and an answer that got lost is read back, never
+//! guessed: the transaction that finds its key there reads it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::client::CallError;
+use super::leases::Seat;
+use super::mirror::Turn;
+use super::queue::era;
+use super::wire::{Compare, KeyValue, PutRequest, RangeRequest, TxnRequest, TxnResponse};
+use super::{Core, keys};
+use crate::Token;
+use crate::backend::{BackendError, Candidacy, Grant};
+
+/// Before etcd is asked again when it and the watch do not agree, or when it does not answer.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What became of a candidacy.
+enum Standing {
+    /// Its lease was extended after `since`.
+    Leads {
+        token: Token,
+        created: i64,
+        since: Instant,
+    },
+    Waits,
+    /// The key or its lease is gone: to the end of the line, on a lease that lives.
+    Gone,
+}
+
+/// Waits until the candidate leads. Dropping it withdraws the candidacy, by the drop of its seat.
+pub(super) async fn campaign(core: Arc<Core>, candidacy: Candidacy) -> Result<Grant, BackendError> {
+    core.mirror.start();
+    let election = core.keys.election(&candidacy.resource);
+    loop {
+        let since = Instant::now();
+        let mut seat =
+            core.leases.sit_down(&election, candidacy.ttl).await.map_err(|error| core.fail(&error))?;
+        let mut standing =
+            queue_up(&core, &mut seat, &candidacy.holder, since).await.map_err(|error| core.fail(&error))?;
+        if matches!(standing, Standing::Waits) {
+            standing = wait(&core, &seat).await?;
+        }
+        if let Standing::Leads { token, created, since } = standing {
+            let Candidacy { resource, holder, .. } = candidacy;
+            let grant = Grant { resource, holder, token, lease: format!("{:x}", seat.lease), ttl: seat.ttl };
+            seat.lead(created, since);
+            return Ok(grant);
+        }
+        core.leases.close(seat.lease);
+    }
+}
+
+/// Puts the key. A second run finds the key of the first and reads it.
+async fn queue_up(core: &Core, seat: &mut Seat, holder: &str, since: Instant) -> Result<Standing, CallError> {
+    let key = seat.key();
+    let put = PutRequest {
+        key: key.clone().into(),
+        value: holder.into(),
+        lease: seat.lease,
+        ..PutRequest::default()
+    };
+    let first = RangeRequest::oldest_below(seat.election.as_bytes());
+    let era = RangeRequest::key(core.keys.era());
+    let enter = TxnRequest::when([Compare::created_at(key.as_str(), 0)])
+        .then(put)
+        .then(first.clone())
+        .then(era.clone())
+        .or_else(RangeRequest::key(key.as_str()))
+        .or_else(first)
+        .or_else(era);
+    let answer = match core.client.call(enter).await {
+        Err(CallError::LeaseNotFound) => return Ok(Standing::Gone),
+        answer => answer?,
+    };
+    let created = if answer.succeeded {
+        answer.revision()
+    } else {
+        answer.found(0).first().map_or(0, |kv| kv.create_revision)
+    };
+    if !seat.enter(created) {
+        return Ok(Standing::Gone);
+    }
+    if answer.found(1).first().map(|kv| kv.create_revision) != Some(created) {
+        return Ok(Standing::Waits);
+    }
+    // The lease may be one that is half run out.
+    if !core.leases.keep_alive_since(seat.lease, since).await? {
+        return Ok(Standing::Gone);
+    }
+    leads(&answer, 2, created, since)
+}
+
+/// Until the candidate leads or its key is gone. While etcd is away the lease decides which.
+async fn wait(core: &Core, seat: &Seat) -> Result<Standing, BackendError> {
+    let created = seat.created.expect("it has queued up");
+    loop {
+        match core.mirror.turn(&seat.election, &seat.key(), created).await {
+            Ok(Turn::First) => {}
+            Ok(Turn::Gone) | Err(_) => return Ok(Standing::Gone),
+        }
+        match confirm(core, seat, created).await {
+            Ok(Standing::Waits) | Err(CallError::Unavailable(_)) => sleep(PAUSE).await,
+            Ok(standing) => return Ok(standing),
+            Err(error) => return Err(core.fail(&error)),
+        }
+    }
+}
+
+/// Asks etcd whether the own key lives and is the oldest, and extends the lease on the way.
+async fn confirm(core: &Core, seat: &Seat, created: i64) -> Result<Standing, CallError> {
+    let (key, since) = (seat.key(), Instant::now());
+    let is_first = TxnRequest::when([
+        Compare::created_at(key.as_str(), created),
+        Compare::created_after(seat.election.as_str(), created - 1).of_all_below(),
+    ])
+    .then(RangeRequest::key(core.keys.era()))
+    .or_else(RangeRequest::key(key.as_str()));
+    let (alive, answer) =
+        tokio::join!(core.leases.keep_alive_since(seat.lease, since), core.client.call(is_first));
+    let answer = answer?;
+    if answer.succeeded && alive? {
+        return leads(&answer, 0, created, since);
+    }
+    let lives = answer.succeeded || answer.found(0).first().is_some_and(|kv| kv.create_revision == created);
+    Ok(if lives { Standing::Waits } else { Standing::Gone })
+}
+
+/// The era was read by the operation at `place`.
+fn leads(answer: &TxnResponse, place: usize, created: i64, since: Instant) -> Result<Standing, CallError> {
+    let token = keys::token(read_era(answer.found(place))?, created)
+        .ok_or_else(|| CallError::Refused("etcd's revision is no token".to_owned()))?;
+    Ok(Standing::Leads { token, created, since })
+}
+
+/// The era, 0 while nobody has bumped it.
+pub(super) fn read_era(found: &[KeyValue]) -> Result<u64, CallError> {
+    match found.first() {
+        None => Ok(0),
+        Some(kv) => era(&kv.value).ok_or_else(|| CallError::Refused("the era is not a number".to_owned())),
+    }
+}

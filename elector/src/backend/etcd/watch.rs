@@ -1,0 +1,187 @@
+//! A watch on a range of keys that stays up.
+//!
+//! It is reopened, elsewhere if need be, at the last revision seen + 1 whenever its stream ends, its endpoint is
+//! ejected, or nothing is heard for a while although progress is asked for. The elections' mirror reads it,
+//! and so can the gateway. What must stay true: every change is delivered once and in order, and what is known to be
+//! applied only moves with changes, never with a progress notification (etcd has sent those too early).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use tonic_prost::ProstCodec;
+
+use super::client::{CallError, Client, judge, ready, with_metadata};
+use super::endpoint::Endpoint;
+use super::wire::{
+    Event, WATCH, WatchAsk, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+};
+
+const OPEN_DEADLINE: Duration = Duration::from_secs(2);
+/// After so much silence the server is asked for a sign of life.
+const ASK_AFTER: Duration = Duration::from_millis(700);
+/// After so much silence the stream counts as dead.
+const DEAD_AFTER: Duration = Duration::from_millis(2800);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A supervised watch.
+pub struct Watch {
+    client: Client,
+    key: Vec<u8>,
+    range_end: Vec<u8>,
+    /// The first revision that was not delivered yet.
+    next: i64,
+    open: Option<Open>,
+    pause: Duration,
+}
+
+struct Open {
+    endpoint: Arc<Endpoint>,
+    asks: mpsc::Sender<WatchRequest>,
+    answers: Streaming<WatchResponse>,
+    heard: Instant,
+}
+
+/// A watch that cannot go on.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WatchError {
+    #[error("what comes next is compacted away: list again")]
+    Compacted,
+    #[error("etcd refused to watch: {0}")]
+    Refused(String),
+}
+
+/// What an answer of the server means.
+enum Heard {
+    Changes(Vec<Event>),
+    Nothing,
+    Ended,
+}
+
+impl Watch {
+    /// Watches from the revision `next` on. Nothing is sent before [`Watch::changes`].
+    pub fn from_revision(client: &Client, key: &[u8], range_end: &[u8], next: i64) -> Self {
+        Self {
+            client: client.clone(),
+            key: key.to_vec(),
+            range_end: range_end.to_vec(),
+            next,
+            open: None,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// The next changes: whole revisions, in order. Dropping the future loses none.
+    pub async fn changes(&mut self) -> Result<Vec<Event>, WatchError> {
+        loop {
+            let Some(open) = &mut self.open else {
+                self.reopen().await?;
+                continue;
+            };
+            let heard = match timeout(ASK_AFTER, open.answers.message()).await {
+                Ok(Ok(Some(answer))) => {
+                    open.heard = Instant::now();
+                    self.hear(answer)?
+                }
+                Ok(Ok(None) | Err(_)) => Heard::Ended,
+                Err(_) => open.ask_for_progress(),
+            };
+            match heard {
+                Heard::Changes(events) => return Ok(events),
+                Heard::Nothing => {}
+                Heard::Ended => self.close().await,
+            }
+        }
+    }
+
+    fn hear(&mut self, answer: WatchResponse) -> Result<Heard, WatchError> {
+        self.pause = FIRST_PAUSE;
+        if answer.compact_revision > 0 {
+            self.open = None;
+            return Err(WatchError::Compacted);
+        }
+        if answer.canceled {
+            return self.cancelled(answer.cancel_reason);
+        }
+        let revision = |event: &Event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
+        let mut events = answer.events;
+        events.retain(|event| revision(event) >= self.next);
+        match events.iter().map(revision).max() {
+            Some(last) => self.next = last + 1,
+            None => return Ok(Heard::Nothing),
+        }
+        Ok(Heard::Changes(events))
+    }
+
+    fn cancelled(&mut self, reason: String) -> Result<Heard, WatchError> {
+        if reason.contains("permission denied") {
+            self.open = None;
+            return Err(WatchError::Refused(reason));
+        }
+        self.client.forget_token();
+        Ok(Heard::Ended)
+    }
+
+    /// A stream that ended says little about its endpoint, but the next one is as good.
+    async fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.endpoint.eject();
+        }
+        sleep(self.pause).await;
+        self.pause = LONGEST_PAUSE.min(self.pause * 2);
+    }
+
+    async fn reopen(&mut self) -> Result<(), WatchError> {
+        let endpoint = self.client.pick();
+        let opened = timeout(OPEN_DEADLINE, self.open_at(Arc::clone(&endpoint))).await;
+        match opened.unwrap_or_else(|_| Err(CallError::Unavailable("silence".to_owned()))) {
+            Ok(open) => {
+                self.open = Some(open);
+                return Ok(());
+            }
+            Err(CallError::Refused(reason)) => return Err(WatchError::Refused(reason)),
+            Err(CallError::TokenRefused) => self.client.forget_token(),
+            Err(_) => endpoint.eject(),
+        }
+        self.close().await;
+        Ok(())
+    }
+
+    async fn open_at(&self, endpoint: Arc<Endpoint>) -> Result<Open, CallError> {
+        let token = self.client.token(&endpoint).await?;
+        let (asks, requests) = mpsc::channel(2);
+        let create = WatchCreateRequest {
+            key: self.key.clone(),
+            range_end: self.range_end.clone(),
+            start_revision: self.next,
+        };
+        let create = WatchRequest { ask: Some(WatchAsk::Create(create)) };
+        asks.try_send(create).expect("the channel is new and has room for two");
+        let mut grpc = ready(&endpoint).await.map_err(judge)?;
+        let request = with_metadata(ReceiverStream::new(requests), token);
+        let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
+        let answers =
+            grpc.streaming(request, PathAndQuery::from_static(WATCH), codec).await.map_err(judge)?;
+        Ok(Open { endpoint, asks, answers: answers.into_inner(), heard: Instant::now() })
+    }
+}
+
+impl Open {
+    fn ask_for_progress(&self) -> Heard {
+        let silence = self.heard.elapsed();
+        if silence >= DEAD_AFTER || (self.endpoint.is_ejected() && silence >= 2 * ASK_AFTER) {
+            return Heard::Ended;
+        }
+        let ask = WatchRequest { ask: Some(WatchAsk::Progress(WatchProgressRequest {})) };
+        // A full channel means that the last question is still under way.
+        match self.asks.try_send(ask) {
+            Err(mpsc::error::TrySendError::Closed(_)) => Heard::Ended,
+            _ => Heard::Nothing,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A TCP relay in front of etcd that loses what it is told to lose.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+pub(crate) struct Relay {
+    pub(crate) port: u16,
+    faults: Arc<Faults>,
+    /// Changes when all connections are to be cut.
+    cut: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Faults {
+    /// Requests arrive, answers do not.
+    swallow_answers: AtomicBool,
+    /// Nobody gets through.
+    closed: AtomicBool,
+}
+
+impl Relay {
+    pub(crate) async fn start(target: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let faults = Arc::new(Faults::default());
+        let (cut, cuts) = watch::channel(0);
+        tokio::spawn(serve(listener, target, faults.clone(), cuts));
+        Self { port, faults, cut }
+    }
+
+    pub(crate) fn swallow_answers(&self) {
+        self.faults.swallow_answers.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn close(&self) {
+        self.faults.closed.store(true, Ordering::SeqCst);
+        self.cut.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Cuts what is there; new connections are fine.
+    pub(crate) fn heal(&self) {
+        self.faults.swallow_answers.store(false, Ordering::SeqCst);
+        self.faults.closed.store(false, Ordering::SeqCst);
+        self.cut.send_modify(|cuts| *cuts += 1);
+    }
+}
+
+async fn serve(listener: TcpListener, target: u16, faults: Arc<Faults>, cuts: watch::Receiver<u64>) {
+    while let Ok((client, _)) = listener.accept().await {
+        if faults.closed.load(Ordering::SeqCst) {
+            continue;
+        }
+        let (faults, mut cuts) = (faults.clone(), cuts.clone());
+        cuts.mark_unchanged();
+        tokio::spawn(async move {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
+            let (from_client, to_client) = client.into_split();
+            let (from_server, to_server) = server.into_split();
+            tokio::select! {
+                () = copy(from_client, to_server, None) => {}
+                () = copy(from_server, to_client, Some(&faults.swallow_answers)) => {}
+                _ = cuts.changed() => {}
+            }
+        });
+    }
+}
+
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: Option<&AtomicBool>) {
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        let swallowed = swallow.is_some_and(|swallow| swallow.load(Ordering::SeqCst));
+        if !swallowed && to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+    // A side that has ended is not the end of the other.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
