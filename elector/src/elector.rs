@@ -38,6 +38,7 @@ struct Settings {
     candidacy: Candidacy,
     heartbeat: Duration,
     watchdog: Option<Duration>,
+    strict: bool,
     on_wait: Option<OnWait>,
     metrics: Arc<Metrics>,
 }

@@ -37,13 +37,14 @@ pub struct Builder {
     ttl: Duration,
     heartbeat: Option<Duration>,
     watchdog: Option<Duration>,
+    strict: bool,
     on_wait: Option<OnWait>,
 }
 
 impl Builder {
     pub(super) fn new(heart: Heart, resource: Resource) -> Self {
         let (ttl, holder, heartbeat) = (DEFAULT_TTL, None, None);
-        Self { heart, resource, holder, ttl, heartbeat, watchdog: None, on_wait: None }
+        Self { heart, resource, holder, ttl, heartbeat, watchdog: None, strict: false, on_wait: None }
     }
 
     /// Who campaigns, for people to read. It has to be different in every process: two that share a name look
@@ -69,6 +70,15 @@ impl Builder {
     /// that work that hangs gives its leadership up. Without it, leadership does not depend on the work.
     pub fn watchdog(mut self, limit: Duration) -> Self {
         self.watchdog = Some(limit);
+        self
+    }
+
+    /// For resources that are not behind a gateway, where nothing checks tokens: a campaign that has won returns only
+    /// after the leader before, whatever the coordination system has seen of it, can no longer believe that it
+    /// leads. That is 1.01 times the ttl and 50 ms, on every handover, so all candidates need the same ttl. It
+    /// takes a leader's word for its own validity: a process that does not ask can still write late.
+    pub fn strict(mut self) -> Self {
+        self.strict = true;
         self
     }
 
@@ -99,6 +109,7 @@ impl Builder {
             candidacy: Candidacy { resource: self.resource, holder, ttl: self.ttl },
             heartbeat,
             watchdog: self.watchdog,
+            strict: self.strict,
             on_wait: self.on_wait,
             metrics: Arc::new(metrics),
         })))

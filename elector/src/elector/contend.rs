@@ -59,7 +59,10 @@ pub(super) async fn contend(settings: Arc<Settings>) -> Result<Leadership, Campa
                 backoff.reset();
                 let claim = Claim { grant: Some(grant), heart: &settings.heart };
                 if let Some((grant, until)) = claim.confirm(asked, settings.heartbeat).await {
-                    return Ok(seat(&settings, grant, until));
+                    let leadership = seat(&settings, grant, until);
+                    if !settings.strict || outlasts_the_one_before(&leadership, settings.heartbeat).await {
+                        return Ok(leadership);
+                    }
                 }
                 // Granted and lost again: not as fast as the backend can.
                 sleep(backoff.next()).await;
@@ -106,6 +109,22 @@ fn seat(settings: &Settings, grant: Grant, until: Moment) -> Leadership {
     let term = Arc::new(Term::new(grant, until, settings.metrics.clone()));
     settings.heart.adopt(term.clone(), heartbeat, settings.watchdog);
     Leadership::new(term, settings.heart.clone())
+}
+
+/// Waits until a leader before this one, with the same ttl, can no longer think that it leads, by a clock that is
+/// a little slow. False if this leadership did not last that long.
+async fn outlasts_the_one_before(leadership: &Leadership, beat: Duration) -> bool {
+    let since = Moment::now();
+    let silence = leadership.grant().ttl.mul_f64(1.01) + Duration::from_millis(50);
+    while leadership.is_valid() {
+        // Waiting is not being stuck.
+        leadership.progress();
+        match silence.checked_sub(Moment::now().since(since)) {
+            Some(left) if !left.is_zero() => sleep(left.min(beat)).await,
+            _ => return true,
+        }
+    }
+    false
 }
 
 impl Settings {

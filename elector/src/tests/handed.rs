@@ -74,3 +74,18 @@ async fn the_heart_stops_with_its_last_leadership_and_resigns_that_first() {
     eventually("it is resigned", || fake.leader(&resource).is_none()).await;
     eventually("the thread has let go of the backend", || Arc::strong_count(&fake) == 1).await;
 }
+
+#[tokio::test]
+async fn a_strict_campaign_outlasts_whatever_the_leader_before_believes() {
+    let world = World::new();
+    let strict = world.settings().strict().watchdog(ms(200)).build().unwrap();
+    let first = world.elector().campaign().await.unwrap();
+    let believed = first.valid_until();
+    let before = Moment::now();
+    // The coordination system lets go of it early, and its holder does not hear of that.
+    world.fake.evict(&world.resource);
+    let second = strict.campaign().await.unwrap();
+    assert!(Moment::now() > believed, "the first may still think that it leads");
+    assert!(Moment::now().since(before) >= ms(303 + 50), "{:?}", Moment::now().since(before));
+    assert!(second.is_valid());
+}
