@@ -41,11 +41,17 @@ impl Moment {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    pub(crate) fn nanos(self) -> u64 {
+    /// So much earlier, but never before the machine started.
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Nanoseconds after the machine started: how processes tell each other of a moment.
+    pub fn nanos(self) -> u64 {
         self.0
     }
 
-    pub(crate) fn from_nanos(nanos: u64) -> Self {
+    pub fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 }
@@ -59,7 +65,7 @@ impl Add<Duration> for Moment {
 }
 
 /// Waits for a [`Moment`], through suspension.
-pub(crate) struct Alarm(AsyncFd<OwnedFd>);
+pub struct Alarm(AsyncFd<OwnedFd>);
 
 impl Alarm {
     /// Only within a runtime.
@@ -67,13 +73,13 @@ impl Alarm {
         deprecated,
         reason = "its successor is unsafe for descriptors that may close early; an OwnedFd does not"
     )]
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         Ok(Self(AsyncFd::new(timer)?))
     }
 
     /// Returns at that moment, or at once if it has passed; without one, never. Fails like a clock: not.
-    pub(crate) async fn until(&self, moment: Option<Moment>) -> io::Result<()> {
+    pub async fn until(&self, moment: Option<Moment>) -> io::Result<()> {
         let Some(moment) = moment else { return std::future::pending().await };
         if moment <= Moment::now() {
             return Ok(());
@@ -126,5 +132,7 @@ mod tests {
         let before = Moment::now();
         assert_eq!(before.remaining(), Duration::ZERO);
         assert_eq!((before + Duration::from_secs(3)).since(before), Duration::from_secs(3));
+        assert_eq!((before + Duration::from_secs(3)).before(Duration::from_secs(3)), before);
+        assert_eq!(Moment::from_nanos(5).before(Duration::from_secs(1)), Moment::from_nanos(0));
     }
 }

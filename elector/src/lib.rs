@@ -53,7 +53,7 @@ mod tests;
 pub mod token;
 
 pub use backend::Backend;
-pub use clock::Moment;
+pub use clock::{Alarm, Moment};
 pub use connect::{ConnectError, connect};
 pub use elector::{BuildError, Builder, CampaignError, Elector, Waiting};
 pub use heartbeat::Heart;

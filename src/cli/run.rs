@@ -13,7 +13,6 @@
 mod asks;
 mod campaign;
 mod child;
-mod clock;
 mod group;
 mod guard;
 mod guardian;

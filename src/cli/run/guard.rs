@@ -20,12 +20,12 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::clock::{Boot, Timer};
 use super::group::{Group, LOOK_EVERY};
 use super::launch::{GO, address};
 use super::order::{Order, Said};
 use super::schedule::{Due, Schedule};
 use super::{say, token_file};
+use highgate_elector::{Alarm, Moment};
 
 /// What `run` gets to act first.
 const LAG: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ struct Guard {
     group: Option<Group>,
     gate: UnixListener,
     orders: Lines<BufReader<Receiver>>,
-    timer: Timer,
+    timer: Alarm,
 }
 
 /// What woke the guardian.
@@ -88,11 +88,11 @@ impl Guard {
         let orders = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
         let grace = Duration::from_nanos(args.grace_nanos);
         Ok(Self {
-            schedule: Schedule::new(Boot::from_nanos(args.until), grace).lagging(LAG.min(grace / 4)),
+            schedule: Schedule::new(Moment::from_nanos(args.until), grace).lagging(LAG.min(grace / 4)),
             group: None,
             gate: UnixListener::from_std(gate)?,
             orders: BufReader::new(orders).lines(),
-            timer: Timer::new()?,
+            timer: Alarm::new()?,
         })
     }
 
@@ -125,7 +125,7 @@ impl Guard {
                 Ok(Some(line)) => line.parse().map_or(Woken::RunIsGone, Woken::Order),
                 Ok(None) | Err(_) => Woken::RunIsGone,
             }),
-            time = self.timer.until(wake_at.unwrap_or(Boot::now())), if wake_at.is_some() => {
+            time = self.timer.until(wake_at) => {
                 time.map(|()| Woken::Time)
             }
             knock = self.gate.accept(), if self.group.is_none() => knock.map(|(stream, _)| Woken::Knock(stream)),
@@ -137,7 +137,7 @@ impl Guard {
         let Ok(peer) = stream.peer_cred() else { return };
         let Some(pid) = peer.pid().and_then(Pid::from_raw) else { return };
         let is_ours = peer.uid() == geteuid().as_raw();
-        if !is_ours || self.group.is_some() || !self.schedule.has_time(Boot::now()) {
+        if !is_ours || self.group.is_some() || !self.schedule.has_time(Moment::now()) {
             return;
         }
         self.group = Some(Group::led_by(pid));
@@ -147,7 +147,7 @@ impl Guard {
 
     /// Signals the group if that is due.
     fn act(&mut self) -> bool {
-        let signal = match self.schedule.due(Boot::now()) {
+        let signal = match self.schedule.due(Moment::now()) {
             Some(Due::Terminate) => Signal::TERM,
             Some(Due::Kill) => Signal::KILL,
             None => return false,
@@ -168,12 +168,12 @@ impl Guard {
         let Some(group) = self.group else { return Ok(()) };
         if !self.schedule.is_ending() {
             self.signal(Signal::TERM);
-            self.schedule.end(Boot::now());
+            self.schedule.end(Moment::now());
         }
-        let give_up = Boot::now().max(self.schedule.kill_at()) + VANISHING;
-        while !group.is_dead() && Boot::now() < give_up {
+        let give_up = Moment::now().max(self.schedule.kill_at()) + VANISHING;
+        while !group.is_dead() && Moment::now() < give_up {
             self.act();
-            self.timer.until(Boot::now() + LOOK_EVERY).await?;
+            self.timer.until(Some(Moment::now() + LOOK_EVERY)).await?;
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use tokio::process::ChildStdout;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::clock::Boot;
 use super::order::{Order, Said};
+use highgate_elector::Moment;
 
 /// This program, whatever has been installed in its place since it was started.
 pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -33,7 +33,7 @@ pub(super) struct Guardian {
 
 impl Guardian {
     /// Starts it; when this returns, it is on guard.
-    pub(super) async fn start(deadline: Boot, grace: Duration, folder: &Path) -> anyhow::Result<Self> {
+    pub(super) async fn start(deadline: Moment, grace: Duration, folder: &Path) -> anyhow::Result<Self> {
         let gate = Uuid::new_v4().to_string();
         let mut process = Command::new(THIS_PROGRAM)
             .args(["guard", "watch", "--gate", &gate])

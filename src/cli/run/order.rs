@@ -3,15 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::clock::Boot;
+use highgate_elector::Moment;
 
 /// What `run` tells its guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// The lease was renewed: the group has to be dead at this time, not before.
-    Until(Boot),
+    Until(Moment),
     /// The group was told to end: it is to be killed at this time.
-    KillBy(Boot),
+    KillBy(Moment),
     /// The group is dead: there is nothing left to guard.
     Ended,
 }
@@ -44,7 +44,7 @@ impl FromStr for Order {
     type Err = NotALine;
 
     fn from_str(line: &str) -> Result<Self, NotALine> {
-        let time = |nanos: &str| nanos.parse().map(Boot::from_nanos).map_err(|_| NotALine);
+        let time = |nanos: &str| nanos.parse().map(Moment::from_nanos).map_err(|_| NotALine);
         match line.split_once(' ') {
             Some(("until", nanos)) => time(nanos).map(Self::Until),
             Some(("kill-by", nanos)) => time(nanos).map(Self::KillBy),
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_line_is_understood_by_the_other_side() {
-        for order in [Order::Until(Boot::from_nanos(7)), Order::KillBy(Boot::now()), Order::Ended] {
+        for order in [Order::Until(Moment::from_nanos(7)), Order::KillBy(Moment::now()), Order::Ended] {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
         for said in [Said::Ready, Said::Acted] {

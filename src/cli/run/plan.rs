@@ -5,8 +5,8 @@
 
 use rustix::process::Signal;
 
-use super::clock::Boot;
 use super::schedule::{Due, Schedule};
+use highgate_elector::Moment;
 
 /// Why the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Event {
     /// Nothing but time.
     Tick,
     /// The lease was renewed.
-    Renewed(Boot),
+    Renewed(Moment),
     Lost,
     /// The guardian signalled the group.
     GuardianActed,
@@ -43,17 +43,17 @@ pub(super) enum Event {
 pub(super) struct Plan {
     schedule: Schedule,
     /// When `--max-time` is over.
-    stop_at: Option<Boot>,
+    stop_at: Option<Moment>,
     why: Option<Why>,
 }
 
 impl Plan {
-    pub(super) fn new(schedule: Schedule, stop_at: Option<Boot>) -> Self {
+    pub(super) fn new(schedule: Schedule, stop_at: Option<Moment>) -> Self {
         Self { schedule, stop_at, why: None }
     }
 
     /// The signals that the group gets now, in this order.
-    pub(super) fn step(&mut self, now: Boot, event: Event) -> Vec<Signal> {
+    pub(super) fn step(&mut self, now: Moment, event: Event) -> Vec<Signal> {
         // Before the clock: the lease is valid that long, however late that is noticed.
         if let Event::Renewed(deadline) = event {
             self.schedule.renew(deadline);
@@ -76,7 +76,7 @@ impl Plan {
         signals
     }
 
-    fn due(&mut self, now: Boot) -> Option<Signal> {
+    fn due(&mut self, now: Moment) -> Option<Signal> {
         let due = self.schedule.due(now)?;
         self.why.get_or_insert(Why::Lost);
         Some(match due {
@@ -86,7 +86,7 @@ impl Plan {
     }
 
     /// Tells the group to end, unless it was told.
-    fn end(&mut self, now: Boot, why: Why, signal: Signal) -> Option<Signal> {
+    fn end(&mut self, now: Moment, why: Why, signal: Signal) -> Option<Signal> {
         if self.is_ending() {
             return None;
         }
@@ -99,12 +99,12 @@ impl Plan {
         self.schedule.is_ending()
     }
 
-    pub(super) fn kill_at(&self) -> Boot {
+    pub(super) fn kill_at(&self) -> Moment {
         self.schedule.kill_at()
     }
 
     /// When to look again at the latest.
-    pub(super) fn wake_at(&self) -> Option<Boot> {
+    pub(super) fn wake_at(&self) -> Option<Moment> {
         let stop_at = self.stop_at.filter(|_| !self.is_ending());
         self.schedule.wake_at().into_iter().chain(stop_at).min()
     }
@@ -121,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: u64) -> Boot {
-        Boot::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
     }
 
     /// The lease ends at 100, the grace is 5, and there may be a limit.

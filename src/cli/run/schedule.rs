@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::clock::Boot;
+use highgate_elector::Moment;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,18 +17,18 @@ pub(super) enum Due {
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     /// When the group has to be dead.
-    deadline: Boot,
+    deadline: Moment,
     /// How long the group has between SIGTERM and SIGKILL.
     grace: Duration,
     /// How long after its time SIGTERM is due.
     lag: Duration,
     /// When SIGKILL follows; set once the group was told to end.
-    kill_at: Option<Boot>,
+    kill_at: Option<Moment>,
     killed: bool,
 }
 
 impl Schedule {
-    pub(super) fn new(deadline: Boot, grace: Duration) -> Self {
+    pub(super) fn new(deadline: Moment, grace: Duration) -> Self {
         Self { deadline, grace, lag: Duration::ZERO, kill_at: None, killed: false }
     }
 
@@ -38,24 +38,24 @@ impl Schedule {
     }
 
     /// The lease was renewed. An answer that comes out of order takes nothing back.
-    pub(super) fn renew(&mut self, deadline: Boot) -> bool {
+    pub(super) fn renew(&mut self, deadline: Moment) -> bool {
         let later = deadline > self.deadline;
         self.deadline = self.deadline.max(deadline);
         later
     }
 
     /// The group was told to end just now, by whomever. Being told again buys it no time.
-    pub(super) fn end(&mut self, now: Boot) {
+    pub(super) fn end(&mut self, now: Moment) {
         self.kill_by(now + self.grace);
     }
 
     /// The group was told to end, and is to be killed at this time.
-    pub(super) fn kill_by(&mut self, at: Boot) {
+    pub(super) fn kill_by(&mut self, at: Moment) {
         self.kill_at = Some(self.kill_at.map_or(at, |before| before.min(at)));
     }
 
     /// What has become due; each once.
-    pub(super) fn due(&mut self, now: Boot) -> Option<Due> {
+    pub(super) fn due(&mut self, now: Moment) -> Option<Due> {
         if self.killed {
             return None;
         }
@@ -71,7 +71,7 @@ impl Schedule {
     }
 
     /// Whether there is time to start anything.
-    pub(super) fn has_time(&self, now: Boot) -> bool {
+    pub(super) fn has_time(&self, now: Moment) -> bool {
         !self.is_ending() && now < self.terminate_at()
     }
 
@@ -79,12 +79,12 @@ impl Schedule {
         self.kill_at.is_some() || self.killed
     }
 
-    pub(super) fn kill_at(&self) -> Boot {
+    pub(super) fn kill_at(&self) -> Moment {
         self.kill_at.map_or(self.deadline, |at| at.min(self.deadline))
     }
 
     /// When to look again; never once all is done.
-    pub(super) fn wake_at(&self) -> Option<Boot> {
+    pub(super) fn wake_at(&self) -> Option<Moment> {
         match (self.killed, self.kill_at) {
             (true, _) => None,
             (false, Some(_)) => Some(self.kill_at()),
@@ -92,7 +92,7 @@ impl Schedule {
         }
     }
 
-    fn terminate_at(&self) -> Boot {
+    fn terminate_at(&self) -> Moment {
         (self.deadline.before(self.grace) + self.lag).min(self.deadline)
     }
 }
@@ -101,8 +101,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Boot {
-        Boot::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
     }
 
     fn schedule() -> Schedule {

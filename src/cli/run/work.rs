@@ -14,7 +14,6 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::asks::Asks;
 use super::child::Child;
-use super::clock::{Boot, Timer};
 use super::group::LOOK_EVERY;
 use super::guardian::Guardian;
 use super::order::{Order, Said};
@@ -23,6 +22,7 @@ use super::say;
 use super::schedule::Schedule;
 use super::terms::Terms;
 use super::token_file::TokenFile;
+use highgate_elector::{Alarm, Moment};
 
 /// How long a killed group may take to vanish. Only a process that hangs in the kernel takes longer.
 const VANISHING: Duration = Duration::from_secs(10);
@@ -48,15 +48,15 @@ struct Supervisor<'a> {
     terms: Terms,
     plan: Plan,
     /// The deadline that the guardian knows.
-    told: Boot,
+    told: Moment,
     guardian: Guardian,
     /// Whether the guardian can still say anything.
     is_guarded: bool,
     is_lost: bool,
     child: Child,
     child_signals: Signals,
-    timer: Timer,
-    killed_at: Option<Boot>,
+    timer: Alarm,
+    killed_at: Option<Moment>,
 }
 
 /// Runs the command to its end, or to the end of the leadership. An error means that nothing runs.
@@ -64,7 +64,7 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
     let Some(deadline) = deadline(leadership, &work.terms) else { return Ok(Ended::never_began()) };
     let file = TokenFile::create(leadership.token()).context("cannot write the token file")?;
     let child_signals = signal(SignalKind::child()).context("cannot listen for SIGCHLD")?;
-    let timer = Timer::new().context("cannot set a timer")?;
+    let timer = Alarm::new().context("cannot set a timer")?;
     let guardian = Guardian::start(deadline, work.terms.grace, file.folder()).await?;
     let fence = (leadership.resource(), leadership.token(), &file);
     let child = match Child::start(work.command, guardian.gate(), fence) {
@@ -74,7 +74,7 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
             return Err(error).context("cannot start the command");
         }
     };
-    let stop_at = work.max_time.map(|limit| Boot::now() + limit);
+    let stop_at = work.max_time.map(|limit| Moment::now() + limit);
     let mut supervisor = Supervisor {
         leadership,
         terms: work.terms,
@@ -97,10 +97,10 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
 }
 
 /// Until when the group may live: a margin before the lease can expire. None if that is over.
-fn deadline(leadership: &Leadership, terms: &Terms) -> Option<Boot> {
+fn deadline(leadership: &Leadership, terms: &Terms) -> Option<Moment> {
     let until = leadership.valid_until();
     // In this order: what was read from a leadership that is valid afterwards was its lease.
-    leadership.is_valid().then(|| Boot::from_span(until.since_boot()).before(terms.margin))
+    leadership.is_valid().then(|| until.before(terms.margin))
 }
 
 impl Ended {
@@ -123,7 +123,7 @@ impl Supervisor<'_> {
                 }
                 self.step(Event::LeftOthers);
             }
-            if self.killed_at.is_some_and(|at| Boot::now() >= at + VANISHING) {
+            if self.killed_at.is_some_and(|at| Moment::now() >= at + VANISHING) {
                 return Ok(false);
             }
         }
@@ -131,7 +131,7 @@ impl Supervisor<'_> {
 
     async fn next(&mut self, asks: &mut Asks) -> anyhow::Result<Event> {
         let look_every = if self.plan.is_ending() { LOOK_EVERY } else { self.terms.look_every() };
-        let look_at = Boot::now() + look_every;
+        let look_at = Moment::now() + look_every;
         let wake_at = self.plan.wake_at().map_or(look_at, |at| at.min(look_at));
         Ok(tokio::select! {
             biased;
@@ -149,7 +149,7 @@ impl Supervisor<'_> {
                 Event::Lost
             }
             _ = self.child_signals.recv() => Event::Tick,
-            time = self.timer.until(wake_at) => {
+            time = self.timer.until(Some(wake_at)) => {
                 time.context("the timer failed")?;
                 Event::Tick
             }
@@ -168,12 +168,12 @@ impl Supervisor<'_> {
 
     fn step(&mut self, event: Event) {
         let was_ending = self.plan.is_ending();
-        for signal in self.plan.step(Boot::now(), event) {
+        for signal in self.plan.step(Moment::now(), event) {
             if let Err(error) = self.child.group().signal(signal) {
                 say(&format!("the command cannot be signalled: {error}"));
             }
             if signal == Signal::KILL {
-                self.killed_at = Some(Boot::now());
+                self.killed_at = Some(Moment::now());
             }
         }
         if self.plan.is_ending() && !was_ending {
