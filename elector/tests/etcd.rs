@@ -4,6 +4,8 @@
 
 #[path = "etcd/access.rs"]
 mod access;
+#[path = "etcd/certificates.rs"]
+mod certificates;
 #[path = "etcd/crowd.rs"]
 mod crowd;
 #[path = "etcd/elections.rs"]
@@ -14,6 +16,10 @@ mod failover;
 mod lost_answers;
 #[path = "etcd/relay.rs"]
 mod relay;
+#[path = "etcd/sealed.rs"]
+mod sealed;
+#[path = "etcd/sealer.rs"]
+mod sealer;
 #[path = "etcd/server.rs"]
 #[allow(dead_code, reason = "shared with the conformance suite, which restarts nodes")]
 mod server;

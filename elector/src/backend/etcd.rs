@@ -1,23 +1,26 @@
 //! Elections over etcd, in the layout of Go's `concurrency` package and `etcdctl elect`.
 //!
 //! A campaign puts a key on one of the process's few leases; the oldest key leads and its create revision is the
-//! token. One watch serves all elections, endpoints fail over, and everything runs on a thread of its own, so
+//! token, which the gateways below the same prefix know before the job does. One watch serves all elections, endpoints fail over, and everything runs on a thread of its own, so
 //! that an application that blocks its runtime keeps what it leads. `connect` is called for `etcd://` URLs; the
 //! elector calls the rest through [`Backend`]. [`client`], [`txn`], [`watch`] and [`wire`] know nothing of
-//! elections: the gateway's store uses them as well.
+//! elections: the gateway's store uses them as well, and shares [`keys`] and [`fence`] with the elector.
 
 mod campaign;
 pub mod client;
 mod endpoint;
+pub mod fence;
+mod interest;
 mod keeper;
 pub mod keys;
 mod lease;
 mod leases;
 mod mirror;
-mod once;
+pub mod once;
 mod queue;
 mod relocate;
 mod renew;
+mod seal;
 pub mod txn;
 pub mod url;
 pub mod watch;
@@ -32,10 +35,12 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use self::client::{CallError, Client};
+use self::interest::Interests;
 use self::keys::Keys;
 use self::leases::Leases;
 use self::mirror::{Mirror, backend_error};
-use self::url::EtcdUrl;
+use self::seal::Gateways;
+use self::url::{EtcdUrl, EtcdUrlError};
 use super::{
     Backend, BackendError, BoxFuture, Candidacy, Grant, Observation, OnceError, OnceState, OnceStep,
     RenewError,
@@ -60,17 +65,23 @@ struct Core {
     client: Client,
     leases: Arc<Leases>,
     mirror: Arc<Mirror>,
+    interests: Arc<Interests>,
+    gateways: Gateways,
+    /// Whether a winner waits for the gateways.
+    sealed: bool,
 }
 
 impl EtcdBackend {
     /// Takes an `etcd://` URL (see `docs/etcd.md`). Reads certificates, but does not speak to etcd yet.
     pub fn connect(url: &str) -> Result<Self, BackendError> {
         let refuse = |detail| BackendError::Refused { backend: "etcd".to_owned(), detail };
-        let url = EtcdUrl::parse(url).map_err(|error| refuse(with_causes(&error)))?;
+        let refuse_url = |error: EtcdUrlError| refuse(with_causes(&error));
+        let (url, sealed) = url::take_sealed(url).map_err(refuse_url)?;
+        let url = EtcdUrl::parse(&url).map_err(refuse_url)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| refuse(format!("no runtime: {error}")))?;
         let handle = runtime.handle().clone();
-        let core = Arc::new(Core::open(&url, &handle).map_err(|error| refuse(with_causes(&error)))?);
+        let core = Arc::new(Core::open(&url, sealed, &handle).map_err(|error| refuse(with_causes(&error)))?);
         let (stop, stopped) = oneshot::channel();
         let (leases, mirror) = (Arc::clone(&core.leases), Arc::clone(&core.mirror));
         std::thread::Builder::new()
@@ -109,23 +120,19 @@ impl<T> Drop for EndOnDrop<T> {
 }
 
 impl Core {
-    fn open(url: &EtcdUrl, runtime: &Handle) -> Result<Self, client::OpenError> {
+    fn open(url: &EtcdUrl, sealed: bool, runtime: &Handle) -> Result<Self, client::OpenError> {
         let _within = runtime.enter();
         let client = Client::open(url)?;
         let (name, keys) = (url.to_string(), Keys::new(&url.prefix));
         let leases = Arc::new(Leases::new(client.clone(), runtime.clone()));
-        let mirror = Arc::new(Mirror::new(name.clone(), client.clone(), Arc::clone(&leases), &keys));
-        Ok(Self { name, keys, client, leases, mirror })
+        let interests = Arc::new(Interests::default());
+        let told = (Arc::clone(&leases), Arc::clone(&interests));
+        let mirror = Arc::new(Mirror::new(name.clone(), client.clone(), told, &keys, sealed));
+        Ok(Self { name, keys, client, leases, mirror, interests, gateways: Gateways::default(), sealed })
     }
 
     fn fail(&self, error: &CallError) -> BackendError {
         backend_error(&self.name, error)
-    }
-
-    /// None of a lease that etcd cannot have given.
-    fn candidate_key(&self, grant: &Grant) -> Option<String> {
-        let lease = i64::from_str_radix(&grant.lease, 16).ok()?;
-        Some(self.keys.candidate(&grant.resource, lease))
     }
 
     async fn resign(&self, grant: &Grant) -> Result<(), BackendError> {

@@ -40,6 +40,8 @@ pub(crate) async fn observers_see_every_change<F: Fixture>(fixture: F) {
 
     let party = fixture.party();
     let leadership = party.elector.campaign().await.unwrap();
+    // News of it is under way to this process; once one observer has it, another begins with it.
+    assert_eq!(leaders(&mut stream, 1).await, [leadership.token()]);
     let mut late = elector.observe();
     let seen = next(&mut late).await.expect("who leads already");
     assert_eq!((seen.holder.as_str(), seen.token), (leadership.holder(), leadership.token()));

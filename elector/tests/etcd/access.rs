@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use highgate_elector::backend::{Backend, BackendError, RenewError};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
+use super::certificates::Certificates;
 use super::server::Cluster;
 use super::{candidacy, connect, lead, renew};
 
@@ -39,30 +39,6 @@ async fn a_user_leads_with_the_right_password_only() {
     let elsewhere = with("job:p%40ss@").replace("/test", "/forbidden");
     let refused = connect(&elsewhere).campaign(&candidacy("r", "x", 10)).await.unwrap_err();
     assert!(refused.to_string().contains("permission denied"), "{refused}");
-}
-
-/// PEM files of an authority, and of a certificate for 127.0.0.1 that it signed.
-struct Certificates(tempfile::TempDir);
-
-impl Certificates {
-    fn make() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut authority = CertificateParams::new(Vec::new()).unwrap();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority_key = KeyPair::generate().unwrap();
-        let ca = authority.self_signed(&authority_key).unwrap().pem();
-        let key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        let cert = leaf.signed_by(&key, &Issuer::new(authority, authority_key)).unwrap().pem();
-        for (name, pem) in [("ca", ca), ("cert", cert), ("key", key.serialize_pem())] {
-            std::fs::write(folder.path().join(name), pem).unwrap();
-        }
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,8 @@ pub(crate) struct Relay {
 
 #[derive(Default)]
 struct Faults {
+    /// Requests do not arrive.
+    swallow_requests: AtomicBool,
     /// Requests arrive, answers do not.
     swallow_answers: AtomicBool,
     /// Nobody gets through.
@@ -38,6 +40,13 @@ impl Relay {
         self.faults.swallow_answers.store(true, Ordering::SeqCst);
     }
 
+    /// Connections stand and new ones are taken, but nothing gets through.
+    #[allow(dead_code, reason = "for the gateways' tests, which share this file")]
+    pub(crate) fn swallow_everything(&self) {
+        self.faults.swallow_requests.store(true, Ordering::SeqCst);
+        self.swallow_answers();
+    }
+
     pub(crate) fn close(&self) {
         self.faults.closed.store(true, Ordering::SeqCst);
         self.cut.send_modify(|cuts| *cuts += 1);
@@ -45,6 +54,7 @@ impl Relay {
 
     /// Cuts what is there; new connections are fine.
     pub(crate) fn heal(&self) {
+        self.faults.swallow_requests.store(false, Ordering::SeqCst);
         self.faults.swallow_answers.store(false, Ordering::SeqCst);
         self.faults.closed.store(false, Ordering::SeqCst);
         self.cut.send_modify(|cuts| *cuts += 1);
@@ -63,19 +73,18 @@ async fn serve(listener: TcpListener, target: u16, faults: Arc<Faults>, cuts: wa
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
             tokio::select! {
-                () = copy(from_client, to_server, None) => {}
-                () = copy(from_server, to_client, Some(&faults.swallow_answers)) => {}
+                () = copy(from_client, to_server, &faults.swallow_requests) => {}
+                () = copy(from_server, to_client, &faults.swallow_answers) => {}
                 _ = cuts.changed() => {}
             }
         });
     }
 }
 
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: Option<&AtomicBool>) {
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicBool) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let swallowed = swallow.is_some_and(|swallow| swallow.load(Ordering::SeqCst));
-        if !swallowed && to.write_all(&buffer[..read]).await.is_err() {
+        if !swallow.load(Ordering::SeqCst) && to.write_all(&buffer[..read]).await.is_err() {
             return;
         }
     }

@@ -29,14 +29,19 @@ fn find(test: &str) -> Option<PathBuf> {
         writeln!(std::io::stderr(), "SKIPPED {test}: {reason}").expect("stderr is open");
         return None;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/etcd");
-    let found = Command::new(script).arg("--find").output().expect("scripts/etcd runs");
+    let found = Command::new(script()).arg("--find").output().expect("scripts/etcd runs");
     if found.status.success() {
         return Some(PathBuf::from(String::from_utf8_lossy(&found.stdout).trim()));
     }
     let reason = String::from_utf8_lossy(&found.stderr);
     writeln!(std::io::stderr(), "SKIPPED {test}: {}", reason.trim()).expect("stderr is open");
     None
+}
+
+/// At the workspace's root, whichever of its packages this is compiled into.
+fn script() -> PathBuf {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("scripts/etcd"));
+    scripts.into_iter().find(|script| script.exists()).expect("scripts/etcd is there")
 }
 
 fn spawn(bin: &Path, arguments: &[String]) -> Child {
@@ -86,11 +91,20 @@ impl Cluster {
 
     /// Kills every node and starts it again with what it has on disk.
     pub(crate) fn restart(&mut self) {
-        for node in &mut self.nodes {
-            node.child.kill().expect("a running node");
-            node.child.wait().expect("a killed node");
-            node.child = spawn(&self.bin, &node.arguments);
+        for at in 0..self.nodes.len() {
+            self.nodes[at].kill();
+            self.start_node(at);
         }
+        self.awaits_health();
+    }
+
+    /// Starts a node that was killed, with what it has on disk.
+    pub(crate) fn start_node(&mut self, at: usize) {
+        self.nodes[at].child = spawn(&self.bin, &self.nodes[at].arguments);
+    }
+
+    /// Waits until every node takes part.
+    pub(crate) fn awaits_health(&mut self) {
         assert!(self.is_healthy_within(Duration::from_secs(20), false), "etcd does not start again");
     }
 
@@ -113,7 +127,7 @@ impl Cluster {
         false
     }
 
-    fn data_folder(&self, node: usize) -> PathBuf {
+    pub(crate) fn data_folder(&self, node: usize) -> PathBuf {
         self.folder.path().join(format!("n{node}"))
     }
 
@@ -125,17 +139,30 @@ impl Cluster {
 
     /// `etcdctl`, talking to the first node.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.bin.join("etcdctl"));
-        command.env("ETCDCTL_API", "3");
-        command.arg(format!("--endpoints=127.0.0.1:{}", self.nodes[0].port)).args(arguments);
+        self.ctl_at(0, arguments)
+    }
+
+    /// `etcdctl`, talking to this node.
+    pub(crate) fn ctl_at(&self, node: usize, arguments: &[&str]) -> Command {
+        let mut command = self.tool("etcdctl");
+        command.arg(format!("--endpoints=127.0.0.1:{}", self.nodes[node].port)).args(arguments);
         command
+    }
+
+    /// A program that came with etcd.
+    pub(crate) fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(self.bin.join(name));
+        command.env("ETCDCTL_API", "3");
+        command
+    }
+
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.bin.join(name).exists()
     }
 
     /// What `etcdctl` prints.
     pub(crate) fn ask(&self, arguments: &[&str]) -> String {
-        let output = self.ctl(arguments).output().expect("etcdctl runs");
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        printed(self.ctl(arguments))
     }
 
     /// The keys below a prefix.
@@ -146,12 +173,7 @@ impl Cluster {
 
     /// A counter of the first node, summed over its labels when one of `labels` is among them.
     pub(crate) fn counter(&self, name: &str, labels: &[&str]) -> u64 {
-        let metrics = self.nodes[0].http("/metrics").expect("etcd answers");
-        let counts = metrics.lines().filter(|line| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && (labels.is_empty() || labels.iter().any(|label| line.contains(label)))
-        });
-        counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+        self.nodes[0].counter(name, labels)
     }
 
     /// Requests for keys so far: reads, transactions, puts and deletes.
@@ -160,7 +182,35 @@ impl Cluster {
     }
 }
 
+/// What a command prints, if it goes well.
+pub(crate) fn printed(mut command: Command) -> String {
+    let output = command.output().expect("it is a program");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 impl Node {
+    /// A counter of this node, summed over its labels when one of `labels` is among them.
+    pub(crate) fn counter(&self, name: &str, labels: &[&str]) -> u64 {
+        let metrics = self.http("/metrics").expect("etcd answers");
+        let counts = metrics.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && (labels.is_empty() || labels.iter().any(|label| line.contains(label)))
+        });
+        counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("a running node");
+        self.child.wait().expect("a killed node");
+    }
+
+    /// What it was told with this flag.
+    pub(crate) fn argument(&self, flag: &str) -> &str {
+        let at = self.arguments.iter().position(|argument| argument == flag).expect("a flag of every node");
+        &self.arguments[at + 1]
+    }
+
     /// SIGSTOP, SIGCONT or SIGKILL for this process.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();

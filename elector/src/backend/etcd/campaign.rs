@@ -1,9 +1,10 @@
 //! Queueing up for leadership, and knowing for certain that it is one's own.
 //!
 //! One transaction puts the candidate's key and reads who is first; whoever is first leads, all others wait for
-//! [`super::mirror`] to wake them and then ask etcd again whether their key still lives and is the oldest. What
-//! must stay true: nobody leads by what the watch said alone, and an answer that got lost is read back, never
-//! guessed: the transaction that finds its key there reads it.
+//! [`super::mirror`] to wake them and then ask etcd again whether their key still lives and is the oldest. Where
+//! gateways serve, the winner is sealed before it is told ([`super::seal`]). What must stay true: nobody leads by
+//! what the watch said alone, and an answer that got lost is read back, never guessed: the transaction that finds
+//! its key there reads it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,25 +15,35 @@ use super::client::CallError;
 use super::leases::Seat;
 use super::mirror::Turn;
 use super::queue::era;
+use super::seal::{self, Ground, seal};
 use super::wire::{Compare, KeyValue, PutRequest, RangeRequest, TxnRequest, TxnResponse};
 use super::{Core, keys};
-use crate::Token;
 use crate::backend::{BackendError, Candidacy, Grant};
+use crate::{Resource, Token};
 
 /// Before etcd is asked again when it and the watch do not agree, or when it does not answer.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Before a candidate that was overtaken queues up again: somebody may go on raising.
+const PAUSE_AFTER_OVERTAKEN: Duration = Duration::from_millis(250);
+
 /// What became of a candidacy.
-enum Standing {
-    /// Its lease was extended after `since`.
-    Leads {
-        token: Token,
-        created: i64,
-        since: Instant,
-    },
+pub(super) enum Standing {
+    Leads(Term),
     Waits,
     /// The key or its lease is gone: to the end of the line, on a lease that lives.
     Gone,
+    /// It leads, but the mark has passed it by: to the end of the line.
+    Overtaken,
+}
+
+/// A candidate that leads, as etcd knew it in one transaction.
+pub(super) struct Term {
+    pub(super) token: Token,
+    pub(super) created: i64,
+    /// The lease was extended after this.
+    pub(super) since: Instant,
+    pub(super) ground: Ground,
 }
 
 /// Waits until the candidate leads. Dropping it withdraws the candidacy, by the drop of its seat.
@@ -43,39 +54,63 @@ pub(super) async fn campaign(core: Arc<Core>, candidacy: Candidacy) -> Result<Gr
         let since = Instant::now();
         let mut seat =
             core.leases.sit_down(&election, candidacy.ttl).await.map_err(|error| core.fail(&error))?;
-        let mut standing =
-            queue_up(&core, &mut seat, &candidacy.holder, since).await.map_err(|error| core.fail(&error))?;
-        if matches!(standing, Standing::Waits) {
-            standing = wait(&core, &seat).await?;
+        match contest(&core, &mut seat, &candidacy, since).await? {
+            Standing::Leads(Term { token, created, since, .. }) => {
+                let Candidacy { resource, holder, .. } = candidacy;
+                let grant =
+                    Grant { resource, holder, token, lease: format!("{:x}", seat.lease), ttl: seat.ttl };
+                seat.lead(created, since);
+                return Ok(grant);
+            }
+            Standing::Overtaken => {
+                drop(seat);
+                sleep(PAUSE_AFTER_OVERTAKEN).await;
+            }
+            Standing::Waits | Standing::Gone => core.leases.close(seat.lease),
         }
-        if let Standing::Leads { token, created, since } = standing {
-            let Candidacy { resource, holder, .. } = candidacy;
-            let grant = Grant { resource, holder, token, lease: format!("{:x}", seat.lease), ttl: seat.ttl };
-            seat.lead(created, since);
-            return Ok(grant);
-        }
-        core.leases.close(seat.lease);
+    }
+}
+
+/// From the end of the line to a leadership that gateways pass, or to the end of this candidacy.
+async fn contest(
+    core: &Core,
+    seat: &mut Seat,
+    candidacy: &Candidacy,
+    since: Instant,
+) -> Result<Standing, BackendError> {
+    let mut standing = queue_up(core, seat, candidacy, since).await.map_err(|error| core.fail(&error))?;
+    if matches!(standing, Standing::Waits) {
+        standing = wait(core, seat, &candidacy.resource).await?;
+    }
+    match standing {
+        Standing::Leads(term) => seal(core, seat, &candidacy.resource, term).await,
+        standing => Ok(standing),
     }
 }
 
 /// Puts the key. A second run finds the key of the first and reads it.
-async fn queue_up(core: &Core, seat: &mut Seat, holder: &str, since: Instant) -> Result<Standing, CallError> {
+async fn queue_up(
+    core: &Core,
+    seat: &mut Seat,
+    candidacy: &Candidacy,
+    since: Instant,
+) -> Result<Standing, CallError> {
     let key = seat.key();
     let put = PutRequest {
         key: key.clone().into(),
-        value: holder.into(),
+        value: candidacy.holder.as_str().into(),
         lease: seat.lease,
         ..PutRequest::default()
     };
     let first = RangeRequest::oldest_below(seat.election.as_bytes());
-    let era = RangeRequest::key(core.keys.era());
-    let enter = TxnRequest::when([Compare::created_at(key.as_str(), 0)])
+    let mut enter = TxnRequest::when([Compare::created_at(key.as_str(), 0)])
         .then(put)
         .then(first.clone())
-        .then(era.clone())
         .or_else(RangeRequest::key(key.as_str()))
-        .or_else(first)
-        .or_else(era);
+        .or_else(first);
+    for question in seal::questions(core, &candidacy.resource) {
+        enter = enter.then(question.clone()).or_else(question);
+    }
     let answer = match core.client.call(enter).await {
         Err(CallError::LeaseNotFound) => return Ok(Standing::Gone),
         answer => answer?,
@@ -99,14 +134,14 @@ async fn queue_up(core: &Core, seat: &mut Seat, holder: &str, since: Instant) ->
 }
 
 /// Until the candidate leads or its key is gone. While etcd is away the lease decides which.
-async fn wait(core: &Core, seat: &Seat) -> Result<Standing, BackendError> {
+async fn wait(core: &Core, seat: &Seat, resource: &Resource) -> Result<Standing, BackendError> {
     let created = seat.created.expect("it has queued up");
     loop {
         match core.mirror.turn(&seat.election, &seat.key(), created).await {
             Ok(Turn::First) => {}
             Ok(Turn::Gone) | Err(_) => return Ok(Standing::Gone),
         }
-        match confirm(core, seat, created).await {
+        match confirm(core, seat, resource, created).await {
             Ok(Standing::Waits) | Err(CallError::Unavailable(_)) => sleep(PAUSE).await,
             Ok(standing) => return Ok(standing),
             Err(error) => return Err(core.fail(&error)),
@@ -115,14 +150,18 @@ async fn wait(core: &Core, seat: &Seat) -> Result<Standing, BackendError> {
 }
 
 /// Asks etcd whether the own key lives and is the oldest, and extends the lease on the way.
-async fn confirm(core: &Core, seat: &Seat, created: i64) -> Result<Standing, CallError> {
+pub(super) async fn confirm(
+    core: &Core,
+    seat: &Seat,
+    resource: &Resource,
+    created: i64,
+) -> Result<Standing, CallError> {
     let (key, since) = (seat.key(), Instant::now());
-    let is_first = TxnRequest::when([
-        Compare::created_at(key.as_str(), created),
-        Compare::created_after(seat.election.as_str(), created - 1).of_all_below(),
-    ])
-    .then(RangeRequest::key(core.keys.era()))
-    .or_else(RangeRequest::key(key.as_str()));
+    let mut is_first = TxnRequest::when(Compare::issued(&core.keys, resource, key.as_str(), created))
+        .or_else(RangeRequest::key(key.as_str()));
+    for question in seal::questions(core, resource) {
+        is_first = is_first.then(question);
+    }
     let (alive, answer) =
         tokio::join!(core.leases.keep_alive_since(seat.lease, since), core.client.call(is_first));
     let answer = answer?;
@@ -133,11 +172,12 @@ async fn confirm(core: &Core, seat: &Seat, created: i64) -> Result<Standing, Cal
     Ok(if lives { Standing::Waits } else { Standing::Gone })
 }
 
-/// The era was read by the operation at `place`.
+/// What the token stands on was read from `place` on.
 fn leads(answer: &TxnResponse, place: usize, created: i64, since: Instant) -> Result<Standing, CallError> {
-    let token = keys::token(read_era(answer.found(place))?, created)
+    let ground = Ground::read(answer, place)?;
+    let token = keys::token(ground.era, created)
         .ok_or_else(|| CallError::Refused("etcd's revision is no token".to_owned()))?;
-    Ok(Standing::Leads { token, created, since })
+    Ok(Standing::Leads(Term { token, created, since, ground }))
 }
 
 /// The era, 0 while nobody has bumped it.

@@ -79,11 +79,11 @@ impl Client {
         let mut attempts = JoinSet::new();
         let mut last = CallError::Unavailable("silence".to_owned());
         let mut pause = LONGEST_PAUSE / 16;
+        let mut patience = self.patience();
         while Instant::now() < deadline {
             let endpoint = self.inner.endpoints.pick();
             attempts.spawn(attempt(self.clone(), Arc::clone(&endpoint), request.clone(), deadline));
-            let patience = deadline.min(Instant::now() + self.patience());
-            match timeout_at(patience, attempts.join_next()).await {
+            match timeout_at(deadline.min(Instant::now() + patience), attempts.join_next()).await {
                 Ok(Some(Ok(Err(CallError::Unavailable(detail))))) => {
                     last = CallError::Unavailable(detail);
                     if self.inner.endpoints.all_ejected() {
@@ -94,7 +94,11 @@ impl Client {
                 Ok(Some(Ok(answer))) => return answer,
                 // An attempt that panicked or was cancelled with its runtime.
                 Ok(Some(Err(_)) | None) => {}
-                Err(_) => endpoint.eject(),
+                Err(_) => {
+                    endpoint.eject();
+                    // If all of them are slow, more questions make them slower.
+                    patience *= 2;
+                }
             }
         }
         Err(last)

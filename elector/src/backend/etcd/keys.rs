@@ -3,9 +3,28 @@
 //! `<prefix>/e/<resource>/<lease>` is a candidate, with the holder as its value; the oldest one leads, and
 //! its create revision is the token. That is the layout of Go's `concurrency` package, so `etcdctl elect
 //! <prefix>/e/<resource>` queues in the same line. `<prefix>/o/<key>` is the run-once ledger, `<prefix>/era`
-//! the era. What must stay true: two resources never share a prefix, so names are escaped.
+//! the era. The gateways keep their marks in `<prefix>/f/<resource>`, themselves in `<prefix>/m/<id>` and
+//! `<prefix>/t/<id>`, and count their changes in `<prefix>/seq`; [`super::fence`] has the values. What must stay
+//! true: two resources never share a prefix, so names are escaped, and a key has one reading or none.
+
+use std::borrow::Cow;
 
 use crate::{Resource, Token};
+
+/// What a key below the prefix is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key<'a> {
+    Era,
+    Seq,
+    /// `name` is the lease that the candidate's key is named after.
+    Candidate {
+        resource: Resource,
+        name: &'a str,
+    },
+    Fence(Resource),
+    Member(&'a str),
+    Tombstone(&'a str),
+}
 
 /// The layout under one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +59,96 @@ impl Keys {
     pub fn era(&self) -> String {
         format!("{}/era", self.prefix)
     }
+
+    /// Below which everything is.
+    pub fn root(&self) -> String {
+        format!("{}/", self.prefix)
+    }
+
+    /// Put in every transaction that changes a mark, the era or the set of members: its version counts them.
+    pub fn seq(&self) -> String {
+        format!("{}/seq", self.prefix)
+    }
+
+    /// Below which the marks of all resources are.
+    pub fn fences(&self) -> String {
+        format!("{}/f/", self.prefix)
+    }
+
+    pub fn fence(&self, resource: &Resource) -> String {
+        format!("{}/f/{}", self.prefix, escape(resource.as_str()))
+    }
+
+    /// Below which the gateways that serve are.
+    pub fn members(&self) -> String {
+        format!("{}/m/", self.prefix)
+    }
+
+    pub fn member(&self, id: &str) -> String {
+        format!("{}/m/{id}", self.prefix)
+    }
+
+    /// Below which the gateways are that were evicted and may not know it yet.
+    pub fn tombstones(&self) -> String {
+        format!("{}/t/", self.prefix)
+    }
+
+    pub fn tombstone(&self, id: &str) -> String {
+        format!("{}/t/{id}", self.prefix)
+    }
+
+    /// What a key is about. None of one that is not below the prefix, of the run-once ledger and of any other.
+    pub fn parse<'a>(&self, key: &'a [u8]) -> Option<Key<'a>> {
+        let key = std::str::from_utf8(key).ok()?;
+        let below = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;
+        match below.split_once('/') {
+            None if below == "era" => Some(Key::Era),
+            None if below == "seq" => Some(Key::Seq),
+            None => None,
+            Some(("e", candidate)) => {
+                let (resource, name) = candidate.split_once('/')?;
+                Some(Key::Candidate { resource: unescape_resource(resource)?, name: last_part(name)? })
+            }
+            Some(("f", resource)) => unescape_resource(resource).map(Key::Fence),
+            Some(("m", id)) => last_part(id).map(Key::Member),
+            Some(("t", id)) => last_part(id).map(Key::Tombstone),
+            Some(_) => None,
+        }
+    }
 }
 
 /// `/` and `%` are data within a name.
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
+}
+
+/// None of what [`escape`] does not write.
+fn unescape(name: &str) -> Option<Cow<'_, str>> {
+    if name.contains('/') {
+        return None;
+    }
+    let mut parts = name.split('%');
+    let first = parts.next()?;
+    let mut plain = Cow::Borrowed(first);
+    for part in parts {
+        let (character, rest) = match part.strip_prefix("25") {
+            Some(rest) => ('%', rest),
+            None => ('/', part.strip_prefix("2F")?),
+        };
+        plain.to_mut().push(character);
+        plain.to_mut().push_str(rest);
+    }
+    Some(plain)
+}
+
+/// None of a name that is not canonical: it would be a second key of the resource.
+fn unescape_resource(name: &str) -> Option<Resource> {
+    let name = unescape(name)?;
+    Resource::parse(&name).ok().filter(|resource| resource.as_str() == name)
+}
+
+fn last_part(name: &str) -> Option<&str> {
+    (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
 /// The election that a candidate's key belongs to, and the lease that it is named after.
@@ -55,19 +159,20 @@ pub(super) fn split_candidate(key: &[u8]) -> Option<(&str, &str)> {
 }
 
 /// The token of a candidate that etcd created at this revision. None of a revision that is out of range.
-pub(super) fn token(era: u64, revision: i64) -> Option<Token> {
+pub fn token(era: u64, revision: i64) -> Option<Token> {
     let revision = u64::try_from(revision).ok().filter(|revision| *revision < 1 << 48)?;
     Token::new(era.checked_mul(1 << 48)?.checked_add(revision)?)
 }
 
 /// The revision that a token stands for.
-pub(super) fn revision(token: Token) -> i64 {
+pub fn revision(token: Token) -> i64 {
     i64::try_from(token.value()).expect("48 bits fit")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn resource(name: &str) -> Resource {
         Resource::parse(name).unwrap()
@@ -94,5 +199,63 @@ mod tests {
     fn a_candidate_is_named_after_its_lease() {
         assert_eq!(split_candidate(b"/p/e/a%2Fb/7f"), Some(("/p/e/a%2Fb/", "7f")));
         assert_eq!(split_candidate(b"era"), None);
+    }
+
+    #[test]
+    fn a_key_has_one_reading_or_none() {
+        let keys = Keys::new("/p");
+        let ledger = resource("ledger/acct-7");
+        let candidate = Key::Candidate { resource: ledger.clone(), name: "7f" };
+        for (key, reading) in [
+            ("/p/era", Key::Era),
+            ("/p/seq", Key::Seq),
+            ("/p/e/ledger%2Facct-7/7f", candidate),
+            ("/p/f/ledger%2Facct-7", Key::Fence(ledger)),
+            ("/p/m/00ff", Key::Member("00ff")),
+            ("/p/t/era-0", Key::Tombstone("era-0")),
+        ] {
+            assert_eq!(keys.parse(key.as_bytes()), Some(reading), "{key}");
+        }
+        for key in [
+            "/p",
+            "/p/",
+            "/q/era",
+            "/p/era/",
+            "/p/e",
+            "/p/e/",
+            "/p/e/a",
+            "/p/e/a/",
+            "/p/e//7f",
+            "/p/e/a/b/7f",
+            "/p/f/",
+            "/p/f/a/b",
+            "/p/f/a%2fb",
+            "/p/f/a%20b",
+            "/p/f/A",
+            "/p/f/a%",
+            "/p/f/%2F",
+            "/p/m/",
+            "/p/m/a/b",
+            "/p/t/",
+            "/p/o/a",
+            "/p/x",
+            "/pp/era",
+        ] {
+            assert_eq!(keys.parse(key.as_bytes()), None, "{key}");
+        }
+        assert_eq!(keys.parse(b"/p/m/\xff"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_resource_is_read_back_from_its_keys(name in "([a-zA-Z0-9._~:@=+,/ %é-]|%2[0-9fF]){1,40}", lease in 0..i64::MAX) {
+            let Ok(resource) = Resource::parse(&name) else { return Ok(()) };
+            let keys = Keys::new("/highgate/default");
+            let fence = keys.fence(&resource);
+            prop_assert_eq!(keys.parse(fence.as_bytes()), Some(Key::Fence(resource.clone())));
+            let (candidate, lease) = (keys.candidate(&resource, lease), format!("{lease:x}"));
+            let reading = Key::Candidate { resource, name: &lease };
+            prop_assert_eq!(keys.parse(candidate.as_bytes()), Some(reading));
+        }
     }
 }

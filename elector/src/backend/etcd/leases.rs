@@ -223,7 +223,7 @@ impl Leases {
             Some(created) => Compare::created_at(key, created),
             None => Compare::created_after(key, 0),
         };
-        let delete = DeleteRangeRequest { key: key.into(), range_end: Vec::new() };
+        let delete = DeleteRangeRequest::key(key);
         self.client.call(TxnRequest::when([is_it]).then(delete)).await.map(drop)
     }
 

@@ -1,8 +1,9 @@
 //! One watch for all elections of a process: who is next, and who leads.
 //!
 //! A campaign that has to wait registers its key here and is woken when it is first in line or gone, without
-//! a request of its own: a handover among hundreds of candidates wakes one. Observers read from here, too.
-//! What must stay true: a waiter whose key is at the head, or gone, at the mirrored revision has been told.
+//! a request of its own: a handover among hundreds of candidates wakes one. Observers read from here, too, and
+//! whoever is interested in a mark hears from here that it changed. What must stay true: a waiter whose key is at
+//! the head, or gone, at the mirrored revision has been told.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +14,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::client::{CallError, Client};
+use super::interest::Interests;
 use super::keys::Keys;
 use super::leases::Leases;
 use super::queue::{Changed, Queues};
+use super::txn::prefix_end;
 use super::watch::{Watch, WatchError};
 use super::wire::{Event, KeyValue, RangeRequest};
 use crate::backend::{BackendError, Leader};
@@ -30,8 +33,12 @@ pub(super) struct Mirror {
     name: String,
     client: Client,
     leases: Arc<Leases>,
-    first: String,
-    end: String,
+    interests: Arc<Interests>,
+    /// The candidates and the era, which are listed, from here to there.
+    first: Vec<u8>,
+    end: Vec<u8>,
+    /// The watch goes on to here, and so covers the marks if somebody may wait for one.
+    watch_end: Vec<u8>,
     state: Mutex<State>,
     started: AtomicBool,
     resync: Notify,
@@ -67,9 +74,18 @@ pub(super) enum Turn {
 }
 
 impl Mirror {
-    pub(super) fn new(name: String, client: Client, leases: Arc<Leases>, keys: &Keys) -> Self {
+    pub(super) fn new(
+        name: String,
+        client: Client,
+        (leases, interests): (Arc<Leases>, Arc<Interests>),
+        keys: &Keys,
+        sealed: bool,
+    ) -> Self {
+        // `e/…`, `era` and `f/…` are neighbours: one range covers them.
+        let end = format!("{}\0", keys.era()).into_bytes();
+        let watch_end = if sealed { prefix_end(keys.fences().as_bytes()) } else { end.clone() };
         let state = State {
-            queues: Queues::new(keys.era()),
+            queues: Queues::new(keys),
             synced: false,
             waiters: HashMap::new(),
             observers: HashMap::new(),
@@ -78,9 +94,10 @@ impl Mirror {
             name,
             client,
             leases,
-            first: keys.elections(),
-            // `e/…` and `era` are neighbours: one range covers both.
-            end: format!("{}\0", keys.era()),
+            interests,
+            first: keys.elections().into_bytes(),
+            end,
+            watch_end,
             state: Mutex::new(state),
             started: AtomicBool::new(false),
             resync: Notify::new(),
@@ -133,7 +150,7 @@ impl Mirror {
 
     /// Applies changes until the picture has to be drawn anew.
     async fn follow(&self, next: i64) {
-        let mut watch = Watch::from_revision(&self.client, self.first.as_bytes(), self.end.as_bytes(), next);
+        let mut watch = Watch::from_revision(&self.client, &self.first, &self.watch_end, next);
         loop {
             let changes = tokio::select! {
                 changes = watch.changes() => changes,
@@ -154,8 +171,8 @@ impl Mirror {
     async fn list(&self) -> Result<i64, CallError> {
         let mut listed: Vec<KeyValue> = Vec::new();
         let mut page = RangeRequest {
-            key: self.first.clone().into_bytes(),
-            range_end: self.end.clone().into_bytes(),
+            key: self.first.clone(),
+            range_end: self.end.clone(),
             limit: PAGE,
             ..RangeRequest::default()
         };
@@ -182,6 +199,8 @@ impl Mirror {
             state.wake(&key);
         }
         state.show_all();
+        drop(state);
+        self.interests.tell_all();
     }
 
     /// Revision by revision, telling after each: an observer sees every leader there was.
@@ -191,7 +210,10 @@ impl Mirror {
             let created =
                 changes.iter().filter_map(|event| event.kv.as_ref()).filter(|kv| kv.create_revision > 0);
             created.for_each(|kv| self.leases.remove_if_orphaned(kv));
-            self.state().apply(changes);
+            if self.state().apply(changes) {
+                self.interests.tell_all();
+            }
+            changes.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.interests.tell(kv));
         }
     }
 
@@ -216,8 +238,8 @@ pub(super) fn backend_error(backend: &str, error: &CallError) -> BackendError {
 }
 
 impl State {
-    /// All changes of one revision.
-    fn apply(&mut self, changes: &[Event]) {
+    /// All changes of one revision; whether every token is another one now.
+    fn apply(&mut self, changes: &[Event]) -> bool {
         let changed: Vec<Changed> = changes.iter().map(|event| self.queues.apply(event)).collect();
         for kv in changes.iter().filter_map(|event| event.kv.as_ref()) {
             self.wake(&kv.key);
@@ -233,9 +255,11 @@ impl State {
             self.wake_first(election);
             self.show(election);
         }
-        if changed.contains(&Changed::Era) {
+        let new_era = changed.contains(&Changed::Era);
+        if new_era {
             self.show_all();
         }
+        new_era
     }
 
     fn wake_first(&mut self, election: &str) {

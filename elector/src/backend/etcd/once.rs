@@ -8,9 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::client::CallError;
+use super::Core;
+use super::client::{CallError, Client};
+use super::keys::Keys;
 use super::wire::{Compare, PutRequest, RangeRequest, TxnRequest};
-use super::{Core, keys};
 use crate::Token;
 use crate::backend::{Grant, OnceError, OnceState, OnceStep};
 
@@ -23,15 +24,39 @@ enum Entry {
     },
 }
 
+/// Why a step was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StepError {
+    /// The grant does not lead any more.
+    #[error("the leadership is over")]
+    Deposed,
+    #[error(transparent)]
+    Failed(#[from] CallError),
+}
+
 pub(super) async fn once(
     core: &Core,
     grant: &Grant,
     key: &str,
-    step: OnceStep,
+    wanted: OnceStep,
 ) -> Result<OnceState, OnceError> {
-    let ledger_key = core.keys.once(key);
+    step(&core.client, &core.keys, grant, key, wanted).await.map_err(|error| match error {
+        StepError::Deposed => OnceError::Deposed,
+        StepError::Failed(error) => OnceError::Failed(core.fail(&error)),
+    })
+}
+
+/// A step of whoever holds the grant. The gateway takes it for jobs that lead through it.
+pub async fn step(
+    client: &Client,
+    keys: &Keys,
+    grant: &Grant,
+    key: &str,
+    step: OnceStep,
+) -> Result<OnceState, StepError> {
+    let ledger_key = keys.once(key);
     loop {
-        let changed = match read(core, grant, &ledger_key).await? {
+        let changed = match read(client, keys, grant, &ledger_key).await? {
             Entry::Completed(state) => return Ok(state),
             Entry::Open { changed } => changed,
         };
@@ -41,14 +66,10 @@ pub(super) async fn once(
             OnceStep::Complete => (completed_state(grant, at), completed(grant, at)),
         };
         let write =
-            TxnRequest::when([leads(core, grant)?, Compare::changed_at(ledger_key.as_str(), changed)])
-                .then(PutRequest {
-                    key: ledger_key.clone().into(),
-                    value: value.to_string().into(),
-                    ..PutRequest::default()
-                })
+            TxnRequest::when([leads(keys, grant)?, Compare::changed_at(ledger_key.as_str(), changed)])
+                .then(PutRequest::new(ledger_key.as_str(), value.to_string()))
                 .or_else(RangeRequest::key(ledger_key.as_str()));
-        let answer = core.client.call(write).await.map_err(|error| core.fail(&error))?;
+        let answer = client.call(write).await?;
         if answer.succeeded || answer.found(0).first().is_some_and(|kv| is_same(&kv.value, &value)) {
             return Ok(state);
         }
@@ -56,28 +77,29 @@ pub(super) async fn once(
 }
 
 /// What the ledger says, to a leader.
-async fn read(core: &Core, grant: &Grant, ledger_key: &str) -> Result<Entry, OnceError> {
-    let ask = TxnRequest::when([leads(core, grant)?])
+async fn read(client: &Client, keys: &Keys, grant: &Grant, ledger_key: &str) -> Result<Entry, StepError> {
+    let ask = TxnRequest::when([leads(keys, grant)?])
         .then(RangeRequest::key(ledger_key))
-        .then(RangeRequest::key(core.keys.era()))
-        .or_else(RangeRequest::key(core.keys.era()));
-    let answer = core.client.call(ask).await.map_err(|error| core.fail(&error))?;
-    let era = super::campaign::read_era(answer.found(1)).map_err(|error| core.fail(&error))?;
+        .then(RangeRequest::key(keys.era()))
+        .or_else(RangeRequest::key(keys.era()));
+    let answer = client.call(ask).await?;
+    let era = super::campaign::read_era(answer.found(1))?;
     if !answer.succeeded || era != grant.token.era() {
-        return Err(OnceError::Deposed);
+        return Err(StepError::Deposed);
     }
     let Some(kv) = answer.found(0).first() else { return Ok(Entry::Open { changed: 0 }) };
     let entry =
         parse(&kv.value).ok_or_else(|| CallError::Refused(format!("{ledger_key} holds no ledger entry")));
-    Ok(match entry.map_err(|error| core.fail(&error))? {
+    Ok(match entry? {
         OnceState::Running => Entry::Open { changed: kv.mod_revision },
         completed => Entry::Completed(completed),
     })
 }
 
-fn leads(core: &Core, grant: &Grant) -> Result<Compare, OnceError> {
-    let key = core.candidate_key(grant).ok_or(OnceError::Deposed)?;
-    Ok(Compare::created_at(key, keys::revision(grant.token)))
+/// None of a lease that etcd cannot have given leads.
+fn leads(keys: &Keys, grant: &Grant) -> Result<Compare, StepError> {
+    let lease = i64::from_str_radix(&grant.lease, 16).map_err(|_| StepError::Deposed)?;
+    Ok(Compare::created_at(keys.candidate(&grant.resource, lease), super::keys::revision(grant.token)))
 }
 
 fn running(grant: &Grant) -> Value {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::keys::{self, split_candidate};
+use super::keys::{self, Keys, split_candidate};
 use super::wire::{Event, EventKind, KeyValue};
 use crate::backend::Leader;
 
@@ -16,6 +16,8 @@ pub(super) struct Queues {
     pub(super) revision: i64,
     era: u64,
     era_key: Vec<u8>,
+    /// Below which the candidates are; what else is told of passes by.
+    below: Vec<u8>,
     /// By election (the key up to its last slash), then by create revision: the first one leads.
     elections: HashMap<String, BTreeMap<i64, Candidate>>,
     /// The create revision of every candidate, by its key.
@@ -38,13 +40,15 @@ pub(super) enum Changed {
 }
 
 impl Queues {
-    pub(super) fn new(era_key: String) -> Self {
-        Self { era_key: era_key.into_bytes(), ..Self::default() }
+    pub(super) fn new(keys: &Keys) -> Self {
+        let (era_key, below) = (keys.era().into_bytes(), keys.elections().into_bytes());
+        Self { era_key, below, ..Self::default() }
     }
 
     /// Forgets everything for what etcd holds at `revision`.
     pub(super) fn replace(&mut self, listed: &[KeyValue], revision: i64) {
-        *self = Self { revision, era_key: std::mem::take(&mut self.era_key), ..Self::default() };
+        let (era_key, below) = (std::mem::take(&mut self.era_key), std::mem::take(&mut self.below));
+        *self = Self { revision, era_key, below, ..Self::default() };
         for kv in listed {
             self.put(kv);
         }
@@ -78,7 +82,7 @@ impl Queues {
             self.era = era(&kv.value).unwrap_or(self.era);
             return Changed::Era;
         }
-        let Some((election, _)) = split_candidate(&kv.key) else { return Changed::Nothing };
+        let Some(election) = self.election(&kv.key) else { return Changed::Nothing };
         let candidate =
             Candidate { key: kv.key.clone(), holder: String::from_utf8_lossy(&kv.value).into_owned() };
         self.created.insert(kv.key.clone(), kv.create_revision);
@@ -86,12 +90,17 @@ impl Queues {
         Changed::Election(election.to_owned())
     }
 
+    /// None of a key that is no candidate's.
+    fn election<'a>(&self, key: &'a [u8]) -> Option<&'a str> {
+        key.starts_with(&self.below).then(|| split_candidate(key).map(|(election, _)| election))?
+    }
+
     fn delete(&mut self, key: &[u8]) -> Changed {
         if key == self.era_key {
             self.era = 0;
             return Changed::Era;
         }
-        let (Some((election, _)), Some(created)) = (split_candidate(key), self.created.remove(key)) else {
+        let (Some(election), Some(created)) = (self.election(key), self.created.remove(key)) else {
             return Changed::Nothing;
         };
         if let Some(line) = self.elections.get_mut(election) {
@@ -137,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_oldest_candidate_leads_and_the_next_one_follows() {
-        let mut queues = Queues::new("/p/era".to_owned());
+        let mut queues = Queues::new(&Keys::new("/p"));
         queues.replace(&[kv("/p/e/a/9", "first", 5, 5), kv("/p/e/b/9", "other", 4, 4)], 6);
         assert_eq!(queues.apply(&put("/p/e/a/1", "second", 7)), Changed::Election("/p/e/a/".to_owned()));
         assert_eq!(leader(&queues, "/p/e/a/"), Some(("first".to_owned(), 5)));
@@ -150,8 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_is_nobody_in_line() {
+        let mut queues = Queues::new(&Keys::new("/p"));
+        assert_eq!(queues.apply(&put("/p/f/a", "{}", 3)), Changed::Nothing);
+        assert_eq!(queues.apply(&delete("/p/f/a", 4)), Changed::Nothing);
+        assert_eq!((leader(&queues, "/p/f/"), queues.created(b"/p/f/a")), (None, None));
+    }
+
+    #[test]
     fn a_list_replaces_everything_that_was_known() {
-        let mut queues = Queues::new("/p/era".to_owned());
+        let mut queues = Queues::new(&Keys::new("/p"));
         queues.replace(&[kv("/p/e/a/9", "old", 5, 5), kv("/p/era", "2", 1, 1)], 6);
         assert_eq!(leader(&queues, "/p/e/a/"), Some(("old".to_owned(), (2 << 48) + 5)));
         queues.replace(&[kv("/p/e/a/1", "new", 8, 8)], 9);
@@ -162,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_leader_that_renames_itself_keeps_its_token() {
-        let mut queues = Queues::new("/p/era".to_owned());
+        let mut queues = Queues::new(&Keys::new("/p"));
         queues.apply(&put("/p/e/a/1", "me", 3));
         let renamed = Event { kind: 0, kv: Some(kv("/p/e/a/1", "me, too", 3, 4)) };
         queues.apply(&renamed);

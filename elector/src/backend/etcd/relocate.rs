@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::client::CallError;
 use super::leases::{Leases, candidate};
-use super::wire::{Compare, PutRequest, Request, RequestOp, TxnRequest};
+use super::wire::{Compare, PutRequest, TxnRequest};
 
 /// etcd takes 128 operations in a transaction by default.
 const KEYS_PER_MOVE: usize = 100;
@@ -57,8 +57,7 @@ async fn move_keys(
             ignore_value: true,
             ..PutRequest::default()
         };
-        let one = TxnRequest::when([Compare::created_at(key, *created)]).then(put);
-        all = all.then(RequestOp { request: Some(Request::Txn(one)) });
+        all = all.then(TxnRequest::when([Compare::created_at(key, *created)]).then(put));
     }
     leases.client().call(all).await.map(drop)
 }

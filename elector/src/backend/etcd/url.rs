@@ -1,13 +1,14 @@
-//! `etcd://[user:password@]h1:2379,h2:2379[/prefix][?ca=…&cert=…&key=…]`, taken apart.
+//! `etcd://[user:password@]h1:2379,h2:2379[/prefix][?ca=…&cert=…&key=…&sealed=…]`, taken apart.
 //!
 //! Called once per backend. The files that it names are read here, so that a wrong path is an error at the
 //! start and not at the first failover. What must stay true: the password is never printed.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 /// Where an etcd cluster is and how to speak to it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EtcdUrl {
     /// `host:port` of every endpoint, at least one.
     pub endpoints: Vec<String>,
@@ -18,14 +19,14 @@ pub struct EtcdUrl {
 }
 
 /// A name and password for etcd's own users.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub user: String,
     pub password: String,
 }
 
 /// PEM, as read from the files that the URL names.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
     /// Who may have signed the servers' certificates.
     pub ca: Vec<u8>,
@@ -42,15 +43,18 @@ pub enum EtcdUrlError {
     Endpoint(String),
     #[error("before the @ is user:password, with other characters than letters and digits as %XX")]
     Login,
-    #[error("an etcd URL has no parameter {0:?}, only ca, cert and key")]
+    #[error("an etcd URL has no parameter {0:?}, only ca, cert, key and sealed")]
     Parameter(String),
+    #[error("sealed is yes or no, not {0:?}")]
+    Sealed(String),
     #[error("cert and key come together, and with ca")]
     HalfTls,
     #[error("cannot read {}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
 }
 
-const DEFAULT_PREFIX: &str = "/highgate/default";
+/// The prefix of who names none.
+pub const DEFAULT_PREFIX: &str = "/highgate/default";
 
 impl EtcdUrl {
     /// Takes the URL apart and reads the files that it names.
@@ -71,6 +75,22 @@ impl EtcdUrl {
             tls: Tls::parse(query)?,
         })
     }
+}
+
+/// The URL without `sealed=yes` or `sealed=no`, which is about elections and not about the cluster; and what it
+/// said: yes, unless it said no.
+pub(super) fn take_sealed(url: &str) -> Result<(String, bool), EtcdUrlError> {
+    let (cluster, query) = url.split_once('?').unwrap_or((url, ""));
+    let (mut sealed, mut others) = (true, Vec::new());
+    for parameter in query.split('&') {
+        match parameter.split_once('=').unwrap_or((parameter, "")) {
+            ("sealed", "yes") => sealed = true,
+            ("sealed", "no") => sealed = false,
+            ("sealed", other) => return Err(EtcdUrlError::Sealed(other.to_owned())),
+            _ => others.push(parameter),
+        }
+    }
+    Ok((format!("{cluster}?{}", others.join("&")), sealed))
 }
 
 impl fmt::Display for EtcdUrl {
@@ -122,14 +142,20 @@ fn read(value: &str) -> Result<Vec<u8>, EtcdUrlError> {
 }
 
 /// A host with a port; an IPv6 address is in brackets.
-fn parse_endpoint(endpoint: &str) -> Result<String, EtcdUrlError> {
+pub fn parse_endpoint(endpoint: &str) -> Result<String, EtcdUrlError> {
     let refuse = || EtcdUrlError::Endpoint(endpoint.to_owned());
     let (host, port) = endpoint.rsplit_once(':').ok_or_else(refuse)?;
-    let bare_v6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
-    if host.is_empty() || bare_v6 || port.parse::<u16>().is_err() {
-        return Err(refuse());
-    }
-    Ok(endpoint.to_owned())
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(is_host_byte),
+    };
+    let is_port =
+        port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse().is_ok_and(|port: u16| port > 0);
+    if is_host && is_port { Ok(endpoint.to_owned()) } else { Err(refuse()) }
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')
 }
 
 fn percent_decode(text: &str) -> Option<String> {
@@ -185,11 +211,24 @@ mod tests {
         assert_eq!((tls.ca, tls.identity), (b"ca".to_vec(), Some((b"cert".to_vec(), b"key".to_vec()))));
         for (query, error) in [
             (format!("ca={ca}&cert={cert}"), "cert and key come together, and with ca"),
-            ("cacert=x".to_owned(), "an etcd URL has no parameter \"cacert\", only ca, cert and key"),
+            ("cacert=x".to_owned(), "an etcd URL has no parameter \"cacert\", only ca, cert, key and sealed"),
             ("ca=/no/such".to_owned(), "cannot read /no/such"),
         ] {
             assert_eq!(EtcdUrl::parse(&format!("etcd://h:1?{query}")).unwrap_err().to_string(), error);
         }
+    }
+
+    #[test]
+    fn elections_are_sealed_unless_the_url_says_no() {
+        for (url, rest, sealed) in [
+            ("etcd://h:1/p", "etcd://h:1/p?", true),
+            ("etcd://h:1?sealed=yes", "etcd://h:1?", true),
+            ("etcd://h:1?ca=x&sealed=no&cert=y", "etcd://h:1?ca=x&cert=y", false),
+        ] {
+            assert_eq!(take_sealed(url).unwrap(), (rest.to_owned(), sealed), "{url}");
+        }
+        let error = take_sealed("etcd://h:1?sealed=maybe").unwrap_err();
+        assert_eq!(error.to_string(), "sealed is yes or no, not \"maybe\"");
     }
 
     #[test]
@@ -201,6 +240,10 @@ mod tests {
             "etcd://h:1,",
             "etcd://::1:1",
             "etcd://h:99999",
+            "etcd://h:0",
+            "etcd://h:+1",
+            "etcd://h 1:1",
+            "etcd://[h]:1",
             "etcd://u@h:1",
         ] {
             assert!(EtcdUrl::parse(url).is_err(), "{url}");

@@ -101,6 +101,8 @@ pub struct RangeRequest {
     pub sort_target: i32,
     #[prost(bool, tag = "8")]
     pub keys_only: bool,
+    #[prost(bool, tag = "9")]
+    pub count_only: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
