@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::Criterion;
 use highgate::ledger::Ledger;
-use highgate::replica::{Output, Record, Replica, State, Time};
+use highgate::replica::{Output, Record, Replica, Snapshot, State, Time};
 use highgate_elector::{Resource, Token};
 
 const MILLION: usize = 1_000_000;
@@ -45,13 +45,16 @@ fn main() {
 fn fenced(count: usize) -> (Ledger, Replica) {
     let ledger = Ledger::new(|_| {});
     let record = Record { token: MARK, modified: 1, state: State::Open, ..Record::default() };
-    let records = (0..count).map(|number| (name(number), record));
-    let (replica, outputs) = Replica::join(Time::ZERO, 1, 1, records, vec![]);
+    let records = (0..count).map(|number| (name(number), record)).collect();
+    let snapshot = Snapshot { seq: 1, watermark: 1, records, ..Snapshot::default() };
+    let (replica, outputs) = Replica::join(Time::ZERO, Time::ZERO, 1, None, snapshot);
     for output in outputs {
         match output {
             Output::Close { resource, mark, shut } => drop(ledger.close(&resource, mark, shut)),
-            Output::Open { resource } => ledger.open(&resource).expect("nothing is held"),
-            Output::Propose(_) | Output::Tell(_) => {}
+            Output::Open { resource, mark, blocks } => {
+                ledger.open(&resource, mark, blocks).expect("nothing is held");
+            }
+            _ => {}
         }
     }
     (ledger, replica)

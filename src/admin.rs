@@ -12,11 +12,13 @@ mod elections;
 mod operator;
 mod page;
 mod query;
+mod replicas;
 mod resources;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -143,14 +145,22 @@ async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 
 impl Admin {
     /// Why no requests should be sent here now.
-    fn unready(&self) -> Option<&'static str> {
+    fn unready(&self) -> Option<Cow<'static, str>> {
         // A drain ends with a halted ledger, so it is asked first.
         if self.draining.load(Ordering::Relaxed) {
-            Some("draining: this gateway is shutting down")
-        } else if self.store.ledger().is_halted() {
-            Some("store failed: nothing passes until a restart, see the log")
-        } else {
-            None
+            return Some("draining: this gateway is shutting down".into());
         }
+        let overview = self.store.overview();
+        if !overview.valid {
+            let why = overview.fenced_because.as_deref().unwrap_or("this replica does not take part now");
+            return Some(format!("fenced: {why}").into());
+        }
+        let ledger = self.store.ledger();
+        if !ledger.validity().holds() && !ledger.is_halted() {
+            // The overview is a moment old, or whoever makes it is stuck.
+            return Some("fenced: its validity has ended".into());
+        }
+        let halted = ledger.is_halted();
+        halted.then_some("store failed: nothing passes until a restart, see the log".into())
     }
 }

@@ -7,9 +7,11 @@ mod demo;
 mod logging;
 mod operator;
 mod reload;
+mod replicas;
 mod run;
 mod serve;
 mod status;
+mod table;
 mod watch;
 
 use std::path::PathBuf;
@@ -38,7 +40,7 @@ enum Command {
     },
     /// Run a command while leading: campaigns, kills it before the lease can expire, resigns when it ends
     Run(run::RunArgs),
-    /// Show what is fenced, at which token, and what was refused
+    /// Show what is fenced, at which token, what was refused, and which replicas serve
     Status(status::StatusArgs),
     /// Stream what happens to a resource, as JSON lines
     Watch(watch::WatchArgs),
@@ -50,6 +52,10 @@ enum Command {
     Thaw(operator::ResourceArgs),
     /// Depose the leader of a resource: its token passes no longer
     Evict(operator::ResourceArgs),
+    /// The era of all tokens: begin a new one after etcd was restored
+    Era(replicas::EraArgs),
+    /// Take a replica out: a raise waits for it only until its tombstone has run out
+    Retire(replicas::RetireArgs),
     /// One leader of the demo, as a process of its own
     #[command(hide = true)]
     DemoLeader(demo::LeaderArgs),
@@ -73,6 +79,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Freeze(args) => block_on(operator::freeze(args)),
         Command::Thaw(args) => block_on(operator::thaw(args)),
         Command::Evict(args) => block_on(operator::evict(args)),
+        Command::Era(args) => block_on(replicas::era(args)),
+        Command::Retire(args) => block_on(replicas::retire(args)),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("highgate: {error:#}");

@@ -2,10 +2,11 @@
 //!
 //! A [`Config`] is valid by construction: [`Config::load`] and [`Config::parse`] are the only ways to one, and
 //! they report every problem with its file, line, column, key and what is allowed. The file's shape is in
-//! `raw`, its meaning in `sections` (everything but routes) and `routing`. Reloading parses again and replaces
-//! [`Routes`] as a whole; what else changed needs a restart, and [`Config::needs_restart`] says what.
+//! `raw`, its meaning in `sections`, `store` and `routing`. Reloading parses again and replaces [`Routes`] as a
+//! whole; what else changed needs a restart, and [`Config::needs_restart`] says what.
 //! This module depends on no other of the gateway.
 
+mod endpoints;
 mod error;
 mod host;
 mod keys;
@@ -18,6 +19,7 @@ mod route;
 mod routing;
 mod scope;
 mod sections;
+mod store;
 mod upstream;
 mod words;
 
@@ -29,6 +31,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use highgate_elector::backend::etcd::url::EtcdUrl;
 use http::HeaderName;
 
 pub use error::{ConfigError, Place, Problem};
@@ -85,6 +88,17 @@ pub struct AdminAuth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Store {
     Embedded { path: PathBuf },
+    Etcd(Etcd),
+}
+
+/// Marks in etcd, shared by any number of replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Etcd {
+    pub url: EtcdUrl,
+    /// What this replica has to remember of etcd: that it was never restored from a backup.
+    pub path: PathBuf,
+    /// How long a replica may serve after it was last heard of; the same on all replicas.
+    pub validity: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,9 +141,12 @@ pub struct Overrides {
     /// Where the only route goes, if the config file has none
     #[arg(long, env = "HIGHGATE_UPSTREAM", value_name = "URL")]
     pub upstream: Option<String>,
-    /// Folder of the embedded store [default: ./highgate-data]
+    /// Folder of the marks or, with --etcd, of what this replica has seen of etcd [default: ./highgate-data]
     #[arg(long, env = "HIGHGATE_DATA_DIR", value_name = "FOLDER")]
     pub data_dir: Option<PathBuf>,
+    /// Marks in etcd, shared by any number of replicas: its endpoints, with commas between
+    #[arg(long, env = "HIGHGATE_ETCD", value_name = "URL,URL", value_delimiter = ',')]
+    pub etcd: Option<Vec<String>>,
     /// Which tokens raise a mark, on every route: issued or trusted
     #[arg(long, env = "HIGHGATE_TOKENS", value_name = "TOKENS")]
     pub tokens: Option<Tokens>,
@@ -161,7 +178,7 @@ impl Config {
     /// The keys outside the routes that differ in `other`: a reload cannot bring these into force.
     pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
         let (listen, new) = (&self.listen, &other.listen);
-        let changes = [
+        let ports = [
             ("listen.address", listen.address != new.address),
             ("listen.workers", listen.workers != new.workers),
             ("listen.header_timeout", listen.header_timeout != new.header_timeout),
@@ -171,7 +188,8 @@ impl Config {
             ("listen.token_header", listen.token_header != new.token_header),
             ("admin.address", self.admin.address != other.admin.address),
             ("admin.auth", self.admin.auth != other.admin.auth),
-            ("store", self.store != other.store),
+        ];
+        let rest = [
             ("log.format", self.log.format != other.log.format),
             ("log.access", self.log.access != other.log.access),
             ("log.level", self.log.level != other.log.level),
@@ -179,7 +197,9 @@ impl Config {
             ("shutdown.drain_limit", self.shutdown.drain_limit != other.shutdown.drain_limit),
             ("metrics.max_resources", self.metrics.max_resources != other.metrics.max_resources),
         ];
-        changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+        let changed = |(key, changed): (&'static str, bool)| changed.then_some(key);
+        let before = ports.into_iter().filter_map(changed);
+        before.chain(self.store.changes(&other.store)).chain(rest.into_iter().filter_map(changed)).collect()
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Ended {
     Evicted,
     /// The mark was raised above its token by other means.
     Overtaken,
+    /// Its key in etcd is gone; why, etcd does not tell.
+    Gone,
 }
 
 /// What is to be done, in this order, before anything else happens to the resource.

@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 
 use crate::elections::{self, Ended};
 use crate::replica::Event;
+use crate::store::overview::incarnation_text;
 
 /// How many notices a listener may lag behind.
 const BUFFER: usize = 1024;
@@ -38,6 +39,18 @@ pub enum Notice {
         resource: Resource,
         token: u64,
         why: &'static str,
+    },
+    /// This replica passes nothing until it has joined anew.
+    Fenced {
+        why: String,
+    },
+    /// Changes were missed, and everything was read again.
+    Resynced {
+        why: &'static str,
+    },
+    /// Every token of an older era is stale.
+    NewEra {
+        era: u64,
     },
     Reloaded {
         routes: usize,
@@ -102,7 +115,13 @@ impl Notice {
             )
             | Self::Stale { resource, .. }
             | Self::Unknown { resource, .. } => Some(resource),
-            Self::Reloaded { .. } | Self::ReloadFailed { .. } | Self::Draining => None,
+            Self::Fence(Event::Joined { .. } | Event::Left { .. } | Event::Evicted { .. })
+            | Self::Reloaded { .. }
+            | Self::ReloadFailed { .. }
+            | Self::Fenced { .. }
+            | Self::Resynced { .. }
+            | Self::NewEra { .. }
+            | Self::Draining => None,
         }
     }
 
@@ -113,6 +132,12 @@ impl Notice {
             Self::Fence(Event::Opened { .. }) => "opened",
             Self::Fence(Event::Frozen { .. }) => "frozen",
             Self::Fence(Event::Thawed { .. }) => "thawed",
+            Self::Fence(Event::Joined { .. }) => "joined",
+            Self::Fence(Event::Left { .. }) => "left",
+            Self::Fence(Event::Evicted { .. }) => "evicted",
+            Self::Fenced { .. } => "fenced",
+            Self::Resynced { .. } => "resynced",
+            Self::NewEra { .. } => "new-era",
             Self::Election(elections::Event::Elected { .. }) => "elected",
             Self::Election(elections::Event::Ended { .. }) => "ended",
             Self::Stale { .. } => "stale",
@@ -155,6 +180,10 @@ struct Wire<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    replica: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    era: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -174,6 +203,12 @@ impl Notice {
             Self::Fence(Event::Frozen { mark, .. } | Event::Thawed { mark, .. }) => {
                 Wire { mark: Some(*mark), ..about }
             }
+            Self::Fence(Event::Joined { member } | Event::Left { member } | Event::Evicted { member }) => {
+                Wire { replica: Some(incarnation_text(*member)), ..about }
+            }
+            Self::Fenced { why } => Wire { why: Some(why), ..about },
+            Self::Resynced { why } => Wire { why: Some(why), ..about },
+            Self::NewEra { era } => Wire { era: Some(*era), ..about },
             Self::Election(elections::Event::Elected { holder, token, .. }) => {
                 Wire { token: Some(token.get()), holder: Some(holder), ..about }
             }
@@ -199,6 +234,7 @@ fn ended(why: Ended) -> &'static str {
         Ended::Expired => "expired",
         Ended::Evicted => "evicted",
         Ended::Overtaken => "overtaken by a higher token",
+        Ended::Gone => "resigned, expired or evicted",
     }
 }
 

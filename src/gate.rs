@@ -33,6 +33,7 @@ use fence::FenceLayer;
 use forward::Forward;
 use forward::body::Upload;
 use forward::pool::Line;
+pub(crate) use forward::sockets::Sockets;
 use respond::{Answer, Body, Refusal, Refused, RespondLayer, Story};
 pub(crate) use worker::{Setup, Worker, run};
 

@@ -11,17 +11,20 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use rustix::system::uname;
 use tokio::sync::{oneshot, watch};
 
 use crate::admin::{self, Admin};
 use crate::config::{self, Config, Routes, Shutdown};
 use crate::drain::Phase;
 use crate::events::{Bus, Notice};
-use crate::gate::{self, Setup};
+use crate::gate::{self, Setup, Sockets};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
-use crate::store::Store;
-use crate::store::embedded::{self, OpenError, StoreFailed};
+use crate::store::embedded::{self, OpenError};
+use crate::store::etcd;
+use crate::store::overview::Overview;
+use crate::store::{Store, StoreFailed};
 
 /// How often the end looks whether it has come.
 const POLL: Duration = Duration::from_millis(10);
@@ -42,6 +45,16 @@ pub struct Gateway {
     threads: Vec<JoinHandle<()>>,
     shutdown: Shutdown,
     failed: Option<oneshot::Receiver<StoreFailed>>,
+    sockets: Option<Arc<Sockets>>,
+}
+
+/// A store that has been started, of either kind.
+struct Opened {
+    store: Store,
+    failed: oneshot::Receiver<StoreFailed>,
+    inherited_delay: Option<Duration>,
+    /// Known to whoever fences, where somebody does.
+    sockets: Option<Arc<Sockets>>,
 }
 
 /// Why a gateway did not start.
@@ -49,6 +62,8 @@ pub struct Gateway {
 pub enum StartError {
     #[error("cannot open the store")]
     Store(#[from] OpenError),
+    #[error("cannot start the store over etcd")]
+    Etcd(#[from] etcd::StartError),
     #[error("cannot listen on {address} (the {port} port)")]
     Listen { port: &'static str, address: SocketAddr, source: io::Error },
     #[error("cannot start a thread")]
@@ -69,22 +84,22 @@ impl Gateway {
 
         let metrics = Arc::new(Metrics::new(metrics.max_resources));
         let bus = Bus::new();
-        let config::Store::Embedded { path } = store;
         let (told, bus_of_store) = (metrics.clone(), bus.clone());
-        let embedded = embedded::start(&path, routes.longest_lock_delay(), move |notice| {
+        let tell = move |notice: Notice| {
             if let Notice::Fence(event) = &notice {
                 told.fence_event(event);
             }
             bus_of_store.publish(notice);
-        })?;
-        metrics.stored_marks(embedded.store.ledger());
+        };
+        let opened = open_store(store, &routes, address, Box::new(tell))?;
+        metrics.stored_marks(opened.store.ledger());
 
         let mut gateway = Self {
             address,
             admin_address,
-            inherited_delay: embedded.inherited_delay,
+            inherited_delay: opened.inherited_delay,
             routes: Arc::new(ArcSwap::from_pointee(routes)),
-            store: embedded.store,
+            store: opened.store,
             metrics,
             bus,
             draining: Arc::new(AtomicBool::new(false)),
@@ -93,7 +108,8 @@ impl Gateway {
             admin_shutdown: watch::Sender::new(false),
             threads: Vec::new(),
             shutdown,
-            failed: Some(embedded.failed),
+            failed: Some(opened.failed),
+            sockets: opened.sockets,
         };
         gateway.start_admin(admin_listener, admin.auth)?;
         gateway.start_workers(listeners, listen, log.access)?;
@@ -114,6 +130,7 @@ impl Gateway {
             metrics: self.metrics.clone(),
             bus: self.bus.clone(),
             open_connections: self.open_connections.clone(),
+            sockets: self.sockets.clone(),
         };
         for (number, listener) in listeners.into_iter().enumerate() {
             let (setup, phase) = (setup.clone(), self.phase.subscribe());
@@ -180,6 +197,11 @@ impl Gateway {
         self.store.ledger()
     }
 
+    /// The replicas that share the marks.
+    pub fn overview(&self) -> Arc<Overview> {
+        self.store.overview()
+    }
+
     pub fn bus(&self) -> &Bus {
         &self.bus
     }
@@ -196,7 +218,7 @@ impl Gateway {
 
     /// Replaces the routes; requests under way keep the ones they came in by.
     pub fn reload(&self, routes: Routes) {
-        self.store.promise(routes.longest_lock_delay());
+        self.store.promise(routes.longest_lock_delay(), routes.longest_drain_timeout());
         let count = routes.iter().count();
         self.routes.store(Arc::new(routes));
         self.metrics.reloaded(true);
@@ -235,6 +257,35 @@ impl Gateway {
         let ledger = self.store.ledger();
         self.open_connections.load(Ordering::Relaxed) > 0 || ledger.in_flight() > ledger.blocked()
     }
+}
+
+fn open_store(
+    store: config::Store,
+    routes: &Routes,
+    address: SocketAddr,
+    tell: Box<dyn Fn(Notice) + Send>,
+) -> Result<Opened, StartError> {
+    let config = match store {
+        config::Store::Embedded { path } => {
+            let embedded = embedded::start(&path, routes.longest_lock_delay(), tell)?;
+            let (store, failed) = (embedded.store, embedded.failed);
+            return Ok(Opened { store, failed, inherited_delay: embedded.inherited_delay, sockets: None });
+        }
+        config::Store::Etcd(config) => config,
+    };
+    let sockets = Arc::new(Sockets::default());
+    let cut = sockets.clone();
+    let (store, failed) = etcd::start(etcd::Setup {
+        config,
+        name: format!("{}:{}", uname().nodename().to_string_lossy(), address.port()),
+        lock_delay: routes.longest_lock_delay(),
+        drain_timeout: routes.longest_drain_timeout(),
+        cut: Arc::new(move || {
+            cut.reset_fenced();
+        }),
+        tell,
+    })?;
+    Ok(Opened { store, failed, inherited_delay: None, sockets: Some(sockets) })
 }
 
 impl StartError {

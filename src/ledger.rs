@@ -5,6 +5,7 @@
 //! token passes. It is deliberately not `Clone`: two owners would be two ends of one request.
 
 pub mod mark;
+pub mod validity;
 
 use std::borrow::Borrow;
 use std::collections::{BinaryHeap, HashMap};
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use mark::{Drain, Mark, Release, StillHeld};
+use validity::{Counted, Validity};
 
 /// Cells by their own names. Names come from clients, so the hash is keyed.
 type Cells = DashMap<ByName, (), foldhash::quality::RandomState>;
@@ -44,6 +46,8 @@ pub struct Cell {
     refused: AtomicU32,
     /// A [`Shut`]; says nothing while the gate is open.
     shut: AtomicU8,
+    /// Everybody knows that unknown outcomes of the mark are left to an operator.
+    blocks: AtomicBool,
 }
 
 /// Why a gate is shut.
@@ -62,10 +66,20 @@ pub enum Shut {
 struct Shared {
     on_drained: Box<dyn Fn(&Resource) + Send + Sync>,
     halted: AtomicBool,
-    in_flight: AtomicU64,
+    validity: Arc<Validity>,
+    /// Every token below is of an era that has ended.
+    floor: AtomicU64,
+    /// Every token from here on is of an era that has not begun.
+    ceiling: AtomicU64,
     refused: AtomicU64,
     /// Who waits for a change of a resource. Made by the first waiter, taken by the next change.
     waiters: Mutex<HashMap<Resource, Arc<Notify>>>,
+}
+
+impl Shared {
+    fn is_unborn(&self, token: Token) -> bool {
+        token.get() >= self.ceiling.load(Ordering::Acquire)
+    }
 }
 
 /// Why a request may not pass now.
@@ -85,21 +99,45 @@ pub enum Denied {
     Full,
     /// The store failed: no mark can be trusted to be durable, so nothing passes.
     Halted,
+    /// This replica is not, or not any more, one of those that may pass requests.
+    Fenced,
+    /// Of an era that has not begun: nobody can have been issued it.
+    Unborn { mark: u64 },
+}
+
+/// Why a gate stays shut although the store says that it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOpened {
+    #[error(transparent)]
+    Held(#[from] StillHeld),
+    #[error("the mark is {known} here, and the store says {mark}: it has lost what it had committed")]
+    WentBack { known: u64, mark: u64 },
 }
 
 /// A request in flight under a token. Dropping it says: this request has certainly ended.
 pub struct Permit {
     cell: Arc<Cell>,
     token: Token,
+    counted: Counted,
 }
 
 impl Ledger {
-    /// `on_drained` hears of every closed gate that was left by its last request.
+    /// Of a process that is alone. `on_drained` hears of every closed gate that was left by its last request.
     pub fn new(on_drained: impl Fn(&Resource) + Send + Sync + 'static) -> Self {
+        Self::with_validity(Arc::new(Validity::always()), on_drained)
+    }
+
+    /// Of one of many replicas.
+    pub fn with_validity(
+        validity: Arc<Validity>,
+        on_drained: impl Fn(&Resource) + Send + Sync + 'static,
+    ) -> Self {
         let shared = Shared {
             on_drained: Box::new(on_drained),
             halted: AtomicBool::new(false),
-            in_flight: AtomicU64::new(0),
+            validity,
+            floor: AtomicU64::new(0),
+            ceiling: AtomicU64::new(u64::MAX),
             refused: AtomicU64::new(0),
             waiters: Mutex::default(),
         };
@@ -119,27 +157,68 @@ impl Ledger {
         self.cells.entry(fresh).or_insert(()).key().0.clone()
     }
 
-    /// Shuts a resource under a mark. The store's driver only.
+    /// Shuts a resource under a mark. A mark never goes down, whatever the store has lost. The store's driver
+    /// only.
     pub fn close(&self, resource: &Resource, mark: u64, shut: Shut) -> Drain {
-        let cell = self.enter(resource);
-        cell.shut.store(shut as u8, Ordering::Release);
-        let drain = cell.mark.close(mark);
-        cell.wake();
-        drain
+        self.enter(resource).close(mark, shut)
     }
 
-    /// Opens a resource at its mark. The store's driver only.
-    pub fn open(&self, resource: &Resource) -> Result<(), StillHeld> {
+    /// Opens a resource at this mark, which it has. `blocks`: everybody knows that unknown outcomes of it are left
+    /// to an operator. The store's driver only.
+    pub fn open(&self, resource: &Resource, mark: u64, blocks: bool) -> Result<(), NotOpened> {
         let cell = self.enter(resource);
+        let known = cell.mark();
+        if known != mark {
+            return Err(NotOpened::WentBack { known, mark });
+        }
         cell.shut.store(Shut::Raised as u8, Ordering::Release);
+        cell.blocks.store(blocks, Ordering::Release);
         cell.mark.open()?;
         cell.wake();
         Ok(())
     }
 
+    /// Every token below `floor` is stale and none from `ceiling` on was issued, on every resource, known or not.
+    /// The store's driver only.
+    pub fn bound(&self, floor: u64, ceiling: u64) {
+        self.shared.floor.fetch_max(floor, Ordering::SeqCst);
+        self.shared.ceiling.store(ceiling, Ordering::SeqCst);
+        let below: Vec<_> =
+            self.cells.iter().map(|cell| cell.key().0.clone()).filter(|cell| cell.mark() < floor).collect();
+        for cell in below {
+            // Whoever waits for the drain of a mark of an older era waits for nothing: it never opens.
+            let _ = cell.close(floor, Shut::Raised);
+        }
+    }
+
+    /// Whether a token is of an era that has not begun.
+    pub fn is_unborn(&self, token: Token) -> bool {
+        self.shared.is_unborn(token)
+    }
+
+    /// Shuts every gate: the replica is fenced, and knows nothing for certain until it has joined anew. The
+    /// store's driver only.
+    pub fn close_all(&self) {
+        let cells: Vec<_> = self.cells.iter().map(|cell| cell.key().0.clone()).collect();
+        for cell in cells {
+            // Nobody waits for these drains: the incarnation they were for is over.
+            let _ = cell.mark.close(cell.mark());
+        }
+        self.wake_all();
+    }
+
+    pub fn validity(&self) -> &Arc<Validity> {
+        &self.shared.validity
+    }
+
     /// Nothing passes any more, on any resource, for as long as the process lives.
     pub fn halt(&self) {
         self.shared.halted.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Whoever waits at a gate looks again.
+    pub fn wake_all(&self) {
         for (_, waiters) in self.shared.waiters.lock().drain() {
             waiters.notify_waiters();
         }
@@ -177,7 +256,7 @@ impl Ledger {
 
     /// Fenced requests in flight on all resources.
     pub fn in_flight(&self) -> u64 {
-        self.shared.in_flight.load(Ordering::SeqCst)
+        self.shared.validity.in_flight()
     }
 
     pub fn len(&self) -> usize {
@@ -213,22 +292,42 @@ impl Cell {
     fn new(resource: Resource, shared: Arc<Shared>) -> Self {
         Self {
             resource,
-            mark: Mark::new(),
+            mark: Mark::shut_at(shared.floor.load(Ordering::SeqCst)),
             shared,
             refused: AtomicU32::new(0),
             shut: AtomicU8::new(Shut::Raised as u8),
+            blocks: AtomicBool::new(false),
         }
     }
 
     /// Admits a request, or says why not. Local and synchronous: this is the hot path.
     pub fn admit(self: Arc<Self>, token: Token) -> Result<Permit, Denied> {
+        // Read before the place is taken: a gate that was open before a fence does not count after it.
+        let incarnation = self.shared.validity.incarnation();
         if let Err(denied) = self.mark.admit(token) {
             return Err(self.explain(denied));
         }
-        self.shared.in_flight.fetch_add(1, Ordering::SeqCst);
-        let permit = Permit { cell: self, token };
-        // Asked after the place was taken: who halts the ledger and then sees nothing in flight is right.
+        // Asked after the place was taken: who fences and then sees nothing in flight is right.
+        let Some(counted) = self.shared.validity.enter(incarnation) else {
+            self.release();
+            return Err(Denied::Fenced);
+        };
+        let permit = Permit { cell: self, token, counted };
+        // The same for who halts the ledger.
         if permit.cell.shared.halted.load(Ordering::SeqCst) { Err(Denied::Halted) } else { Ok(permit) }
+    }
+
+    fn close(&self, mark: u64, shut: Shut) -> Drain {
+        self.shut.store(shut as u8, Ordering::Release);
+        let drain = self.mark.close(mark.max(self.mark.token()));
+        self.wake();
+        drain
+    }
+
+    fn release(&self) {
+        if self.mark.release() == Release::Drained {
+            (self.shared.on_drained)(&self.resource);
+        }
     }
 
     /// What [`Cell::admit`] would say, without taking a place. A stale answer is final, and counted as refused.
@@ -236,6 +335,9 @@ impl Cell {
         let mark = self.mark.token();
         let denied = match token.get().cmp(&mark) {
             std::cmp::Ordering::Less => mark::Denied::Stale { mark },
+            std::cmp::Ordering::Greater if self.shared.is_unborn(token) => {
+                return Err(Denied::Unborn { mark });
+            }
             std::cmp::Ordering::Greater => mark::Denied::Ahead { mark },
             std::cmp::Ordering::Equal if self.mark.is_open() => return Ok(()),
             std::cmp::Ordering::Equal => mark::Denied::Closed,
@@ -252,6 +354,7 @@ impl Cell {
                 Denied::Stale { mark }
             }
             _ if self.shared.halted.load(Ordering::SeqCst) => Denied::Halted,
+            _ if !self.shared.validity.holds() => Denied::Fenced,
             _ if self.is_frozen() => Denied::Frozen { mark: self.mark.token() },
             mark::Denied::Ahead { mark } => Denied::Ahead { mark },
             mark::Denied::Closed if self.is_vacant() => Denied::Vacant { mark: self.mark.token() },
@@ -292,6 +395,11 @@ impl Cell {
     /// Whether the leader whose token the mark is has gone.
     pub fn is_vacant(&self) -> bool {
         self.shut.load(Ordering::Acquire) == Shut::Vacant as u8
+    }
+
+    /// Whether everybody knows that unknown outcomes of the open mark are left to an operator.
+    pub fn blocks(&self) -> bool {
+        self.blocks.load(Ordering::Acquire)
     }
 
     pub fn in_flight(&self) -> u64 {
@@ -352,10 +460,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.cell.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if self.cell.mark.release() == Release::Drained {
-            (self.cell.shared.on_drained)(&self.cell.resource);
-        }
+        self.cell.shared.validity.leave(self.counted);
+        self.cell.release();
     }
 }
 

@@ -20,6 +20,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder
 
 use crate::ledger::Ledger;
 use crate::replica::Event;
+use crate::store::overview::Overview;
 use names::Kind;
 use resources::{Cap, PerResource};
 pub use route::{Decision, RouteMetrics};
@@ -34,19 +35,22 @@ pub struct Metrics {
     seal: Histogram,
     in_flight_current: Gauge,
     in_flight_superseded: Gauge,
+    replicas: Gauge,
     valid: Gauge,
     last_sync: Gauge,
     last_reload: Gauge,
-    operator: [(Action, Counter); 4],
+    operator: [(Action, Counter); Action::ALL.len()],
 }
 
-/// What an operator did to a resource.
+/// What an operator did to a resource, or to all replicas at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Raise,
     Freeze,
     Thaw,
     Evict,
+    BumpEra,
+    Retire,
 }
 
 /// Where series are registered, and which resources get some of their own.
@@ -61,17 +65,17 @@ impl Metrics {
         let registry = Arc::new(Registry { recorder: recorder(), cap: Cap::new(max_resources) });
         let in_flight =
             |generation| registry.gauge(names::IN_FLIGHT, vec![Label::new("generation", generation)]);
-        registry.gauge(names::REPLICAS, vec![]).set(1);
         let metrics = Self {
             raises: PerResource::new(&registry, names::RAISES, vec![]),
             decision: registry.histogram(names::DECISION, vec![]),
             seal: registry.histogram(names::SEAL, vec![]),
             in_flight_current: in_flight("current"),
             in_flight_superseded: in_flight("superseded"),
+            replicas: registry.gauge(names::REPLICAS, vec![]),
             valid: registry.gauge(names::VALID, vec![]),
             last_sync: registry.gauge(names::LAST_SYNC, vec![]),
             last_reload: registry.gauge(names::LAST_RELOAD, vec![]),
-            operator: [Action::Raise, Action::Freeze, Action::Thaw, Action::Evict].map(|action| {
+            operator: Action::ALL.map(|action| {
                 let label = Label::new("action", action.label());
                 (action, registry.counter(names::OPERATOR, vec![label]))
             }),
@@ -98,7 +102,11 @@ impl Metrics {
         match event {
             Event::Raised { resource, .. } => self.raises.of(&self.registry, resource).increment(1),
             Event::Opened { after, .. } => self.seal.record(*after),
-            Event::Frozen { .. } | Event::Thawed { .. } => {}
+            Event::Frozen { .. }
+            | Event::Thawed { .. }
+            | Event::Joined { .. }
+            | Event::Left { .. }
+            | Event::Evicted { .. } => {}
         }
     }
 
@@ -130,13 +138,18 @@ impl Metrics {
         self.registry.recorder.handle().run_upkeep();
     }
 
-    /// The Prometheus text form of everything, with what the ledger says now.
-    pub fn render(&self, ledger: &Ledger) -> String {
+    /// The Prometheus text form of everything, with what the ledger and the replicas say now.
+    pub fn render(&self, ledger: &Ledger, overview: &Overview) -> String {
         let superseded = ledger.superseded();
         self.in_flight_superseded.set(lossy(superseded));
         // Two reads of a moving ledger: the difference must not go below zero.
         self.in_flight_current.set(lossy(ledger.in_flight().saturating_sub(superseded)));
-        self.valid.set(u8::from(!ledger.is_halted()));
+        self.replicas.set(lossy(overview.replicas.len() as u64));
+        self.valid.set(u8::from(overview.valid && !ledger.is_halted() && ledger.validity().holds()));
+        if let Some(me) = overview.replicas.iter().find(|replica| replica.me && overview.store == "etcd") {
+            let heard = SystemTime::now() - me.renewed;
+            self.last_sync.set(heard.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+        }
         self.read_marks(ledger);
         self.registry.recorder.handle().render()
     }
@@ -159,12 +172,16 @@ impl Metrics {
 }
 
 impl Action {
+    const ALL: [Self; 6] = [Self::Raise, Self::Freeze, Self::Thaw, Self::Evict, Self::BumpEra, Self::Retire];
+
     pub fn label(self) -> &'static str {
         match self {
             Self::Raise => "raise",
             Self::Freeze => "freeze",
             Self::Thaw => "thaw",
             Self::Evict => "evict",
+            Self::BumpEra => "era-bump",
+            Self::Retire => "retire",
         }
     }
 }

@@ -6,16 +6,23 @@
 
 pub mod elections;
 pub mod embedded;
+pub mod etcd;
+pub mod overview;
+#[cfg(test)]
+pub(crate) mod pretend;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use highgate_elector::{Resource, Token};
+use tokio::sync::oneshot;
 
-use crate::ledger::Ledger;
-use crate::replica::Input;
+use crate::ledger::{Ledger, NotOpened};
+use crate::replica::{Incarnation, Input, Want};
+use overview::Overview;
 
 /// How many raises may queue before more are turned away. Each is a few dozen bytes.
 const MAX_QUEUED: usize = 65_536;
@@ -23,25 +30,95 @@ const MAX_QUEUED: usize = 65_536;
 /// The way to the store's driver. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    commands: mpsc::Sender<Command>,
+    inbox: Inbox,
     queued: Arc<AtomicUsize>,
     ledger: Arc<Ledger>,
+    overview: Arc<ArcSwap<Overview>>,
+    /// The store does not answer at present.
+    away: Arc<AtomicBool>,
+}
+
+/// Where a driver hears of wishes.
+#[derive(Clone)]
+enum Inbox {
+    Thread(mpsc::Sender<Command>),
+    Task(tokio::sync::mpsc::UnboundedSender<Command>),
 }
 
 enum Command {
     Input(Input),
     /// A gate was left by its last request. Checked again before it counts.
     Left(Resource),
-    /// Requests may be under way for this long after an end that nobody saw.
+    /// Requests may be under way for this long after an end that nobody saw, and be cut after this long.
     Promise {
         lock_delay: Duration,
+        drain_timeout: Duration,
         reply: mpsc::Sender<()>,
     },
     Election(elections::Order),
+    Override(Override),
+    /// Somebody brings a token above the mark that an election is said to have issued.
+    Prove {
+        resource: Resource,
+        token: Token,
+        block: Option<bool>,
+        reply: Verdict,
+    },
+    /// The validity of this replica has ended.
+    Expired(etcd::Ended),
     /// End: with a clean marker, if nothing is outstanding.
     Stop {
         reply: mpsc::Sender<bool>,
     },
+}
+
+/// Why a running store stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreFailed {
+    #[error(transparent)]
+    Commit(#[from] embedded::CommitError),
+    /// The machine was wrong about a gate: a bug. Shut is the only safe state.
+    #[error("the fence of {resource} would have opened too early")]
+    OpenedEarly { resource: Resource, source: NotOpened },
+    #[error("the store's thread has ended by a fault of its own")]
+    Died,
+}
+
+/// What an operator may order of all replicas at once.
+enum Override {
+    /// Every token issued so far becomes stale.
+    BumpEra { reply: oneshot::Sender<Result<u64, OverrideError>> },
+    /// Takes a replica out, whatever it does.
+    Retire { replica: Incarnation, reply: oneshot::Sender<Result<(), OverrideError>> },
+}
+
+/// Why an operator's order was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OverrideError {
+    #[error("the embedded store is one process with tokens of its own: it has no eras and no other replicas")]
+    Alone,
+    #[error("no such replica takes part")]
+    NoSuchReplica,
+    #[error("the store did not carry it out: {0}")]
+    Failed(String),
+    #[error(transparent)]
+    Stopped(#[from] elections::StoreStopped),
+}
+
+/// Who waits to hear whether a token was issued. Fine means: its raise is committed.
+type Verdict = oneshot::Sender<Result<(), Unproved>>;
+
+/// Why a token does not become the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unproved {
+    /// Nobody was issued it, or whoever was does not lead (any more, or yet).
+    NotIssued,
+    /// It is of an era that has ended; every token below this is stale.
+    Stale { mark: u64 },
+    /// Too many ask.
+    Overloaded,
+    /// The store does not answer, or this replica is fenced.
+    Away,
 }
 
 /// The queue of raises is full: the store is slower than the demand.
@@ -55,28 +132,55 @@ impl Store {
         if self.queued.load(Ordering::Relaxed) >= MAX_QUEUED {
             return Err(Overloaded);
         }
-        self.send(Input::Want { resource, token, block });
+        self.send(Input::Want(Want { resource, token, block, proof: None, patient: false }));
         Ok(())
     }
 
-    /// Shuts a resource, or lets it go on and settles the unknown outcomes that block it.
-    pub fn freeze(&self, resource: Resource, frozen: bool) {
-        if !frozen {
-            self.ledger.settle(&resource);
+    /// Has everybody know that an unknown outcome under the mark is left to an operator. The resource's cell shows
+    /// when they do.
+    pub fn block(&self, resource: Resource) -> Result<(), Overloaded> {
+        if self.queued.load(Ordering::Relaxed) >= MAX_QUEUED {
+            return Err(Overloaded);
         }
+        self.send(Input::Block { resource });
+        Ok(())
+    }
+
+    /// Whether a token above the mark may have been issued without the mark having been raised for it already.
+    pub fn proves(&self) -> bool {
+        matches!(self.inbox, Inbox::Task(_))
+    }
+
+    /// Asks for a mark to be raised to a token, if an election issued it to who leads now.
+    pub async fn prove(&self, resource: Resource, token: Token, block: Option<bool>) -> Result<(), Unproved> {
+        if self.queued.load(Ordering::Relaxed) >= MAX_QUEUED {
+            return Err(Unproved::Overloaded);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Command::Prove { resource, token, block, reply });
+        answer.await.unwrap_or(Err(Unproved::Away))
+    }
+
+    /// Whether the store does not answer at present.
+    pub fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    /// Shuts a resource, or lets it go on and settles the unknown outcomes that block it, on every replica.
+    pub fn freeze(&self, resource: Resource, frozen: bool) {
         self.send(Input::Freeze { resource, frozen });
     }
 
     fn send(&self, input: Input) {
         self.queued.fetch_add(1, Ordering::Relaxed);
         // A driver that has stopped has halted the ledger before: the wish is refused there.
-        let _ = self.commands.send(Command::Input(input));
+        self.inbox.send(Command::Input(input));
     }
 
-    /// Makes a longer lock-delay durable, for the process after this one. Blocks until it is.
-    pub fn promise(&self, lock_delay: Duration) {
+    /// Makes a longer lock-delay durable, for the process after this one and for other replicas. Blocks until it is.
+    pub fn promise(&self, lock_delay: Duration, drain_timeout: Duration) {
         let (reply, answer) = mpsc::channel();
-        let _ = self.commands.send(Command::Promise { lock_delay, reply });
+        self.inbox.send(Command::Promise { lock_delay, drain_timeout, reply });
         // No answer: the store has failed, and nothing passes any more.
         let _ = answer.recv();
     }
@@ -88,6 +192,41 @@ impl Store {
     /// Ends the driver. True if the store was left clean: nothing under way, nothing unknown.
     pub fn stop(&self) -> bool {
         let (reply, answer) = mpsc::channel();
-        self.commands.send(Command::Stop { reply }).is_ok() && answer.recv().unwrap_or(false)
+        self.inbox.send(Command::Stop { reply });
+        answer.recv().unwrap_or(false)
+    }
+
+    /// The replicas that share the marks, as they were a moment ago.
+    pub fn overview(&self) -> Arc<Overview> {
+        self.overview.load_full()
+    }
+
+    /// Makes every token issued so far stale. The new era.
+    pub async fn bump_era(&self) -> Result<u64, OverrideError> {
+        self.override_with(|reply| Override::BumpEra { reply }).await
+    }
+
+    /// Takes a replica out. If it lives, it fences itself and joins anew.
+    pub async fn retire(&self, replica: Incarnation) -> Result<(), OverrideError> {
+        self.override_with(|reply| Override::Retire { replica, reply }).await
+    }
+
+    async fn override_with<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, OverrideError>>) -> Override,
+    ) -> Result<T, OverrideError> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Command::Override(order(reply)));
+        answer.await.map_err(|_| elections::StoreStopped)?
+    }
+}
+
+impl Inbox {
+    /// To a driver that has stopped, nothing is said: whoever waits for an answer sees its sender dropped.
+    fn send(&self, command: Command) {
+        match self {
+            Self::Thread(sender) => drop(sender.send(command)),
+            Self::Task(sender) => drop(sender.send(command)),
+        }
     }
 }

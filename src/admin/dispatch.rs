@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::answer::{Answer, Problem, answer as plain, harden, line};
-use super::{Admin, Server, elections, operator, page, resources, stream};
+use super::{Admin, Server, elections, operator, page, replicas, resources, stream};
 use crate::metrics::Action;
 
 const MAX_BODY: usize = 64 * 1024;
@@ -28,6 +28,7 @@ enum Endpoint {
     Page,
     Resources,
     Resource,
+    Replicas,
     Events,
     Operator(Action),
     Election,
@@ -47,11 +48,14 @@ impl Endpoint {
             "/" => Self::Page,
             "/v1/resources" => Self::Resources,
             "/v1/resource" => Self::Resource,
+            "/v1/replicas" => Self::Replicas,
             "/v1/events" => Self::Events,
             "/v1/operator/raise" => Self::Operator(Action::Raise),
             "/v1/operator/freeze" => Self::Operator(Action::Freeze),
             "/v1/operator/thaw" => Self::Operator(Action::Thaw),
             "/v1/operator/evict" => Self::Operator(Action::Evict),
+            "/v1/operator/era-bump" => Self::Operator(Action::BumpEra),
+            "/v1/operator/retire" => Self::Operator(Action::Retire),
             "/v1/elections" => Self::Election,
             "/v1/elections/watch" => Self::WatchElection,
             "/v1/elections/campaign" => Self::Campaign,
@@ -102,10 +106,11 @@ async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, P
     match endpoint {
         Endpoint::Health => Ok(line(StatusCode::OK, "alive")),
         Endpoint::Ready => Ok(ready(admin)),
-        Endpoint::Metrics => Ok(plain(StatusCode::OK, METRICS, admin.metrics.render(admin.store.ledger()))),
+        Endpoint::Metrics => Ok(plain(StatusCode::OK, METRICS, metrics(admin))),
         Endpoint::Page => Ok(page::show()),
         Endpoint::Resources => resources::list(admin, query).await,
         Endpoint::Resource => resources::show(admin, query).await,
+        Endpoint::Replicas => Ok(replicas::show(admin)),
         Endpoint::Events => stream::open(server, query),
         Endpoint::Operator(action) => operator::order(admin, action, &read(body).await?).await,
         Endpoint::Election => elections::show(admin, query).await,
@@ -117,10 +122,14 @@ async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, P
     }
 }
 
+fn metrics(admin: &Admin) -> String {
+    admin.metrics.render(admin.store.ledger(), &admin.store.overview())
+}
+
 fn ready(admin: &Admin) -> Answer {
     match admin.unready() {
         None => line(StatusCode::OK, "ready"),
-        Some(why) => line(StatusCode::SERVICE_UNAVAILABLE, why),
+        Some(why) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) async fn campaign(server: &Server, body: &[u8]) -> Result<Answer, Pro
     let ttl = seconds("ttl_seconds", wish.ttl_seconds, TTL)?;
     let wait = seconds("wait_seconds", wish.wait_seconds, WAIT)?;
     let holder = text("holder", wish.holder, MAX_HOLDER)?;
-    let lease = uuid::Uuid::new_v4().as_u128();
+    let lease = admin.store.fresh_lease();
     let _place = stream::place(server)?;
     let mut campaign = admin.store.campaign(resource.clone(), Candidate { lease, holder, ttl });
     // The wait is for the time in line; who has won by then is told, however long the old leader drains.
@@ -78,7 +78,7 @@ pub(super) async fn campaign(server: &Server, body: &[u8]) -> Result<Answer, Pro
     Ok(as_json(&json!({
         "resource": resource.as_str(),
         "token": token.get(),
-        "lease": format!("{lease:032x}"),
+        "lease": format!("{lease:x}"),
         "ttl_seconds": ttl.as_secs_f64(),
     })))
 }
@@ -135,7 +135,7 @@ pub(super) async fn once(admin: &Admin, body: &[u8], complete: bool) -> Result<A
 }
 
 fn leader(leader: &Leader) -> serde_json::Value {
-    let (token, ttl) = (leader.token.get(), leader.ttl.as_secs_f64());
+    let (token, ttl) = (leader.token.get(), leader.ttl.map(|ttl| ttl.as_secs_f64()));
     json!({ "holder": leader.holder, "token": token, "ttl_seconds": ttl })
 }
 
@@ -157,6 +157,9 @@ async fn taken(admin: &Admin, resource: Resource) -> Problem {
 fn lost(resource: &Resource, error: CampaignError) -> Problem {
     match error {
         CampaignError::Exhausted => Problem::new(StatusCode::CONFLICT, error.to_string()).about(resource),
+        CampaignError::Failed(_) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).about(resource)
+        }
         CampaignError::Stopped(error) => stopped(error),
     }
 }

@@ -1,5 +1,6 @@
 //! Operators' orders: raise, freeze, thaw, evict. Each is answered when the ledger shows it, which is after it became
-//! durable, and each is logged and counted when it is given: one whose answer is late still happens.
+//! durable, and each is logged and counted when it is given: one whose answer is late still happens. Those that
+//! concern all replicas are in [`replicas`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, Problem};
 use super::resources::{unknown, view};
-use super::{Admin, query};
+use super::{Admin, query, replicas};
 use crate::ledger::{Cell, Ledger};
 use crate::metrics::Action;
 use crate::store::elections::StoreStopped;
@@ -38,6 +39,8 @@ pub(super) async fn order(admin: &Admin, action: Action, body: &[u8]) -> Result<
         Action::Raise => raise(admin, parse(body)?).await,
         Action::Freeze | Action::Thaw => shut(admin, action, parse(body)?).await,
         Action::Evict => evict(admin, parse(body)?).await,
+        Action::BumpEra => return replicas::bump_era(admin, body).await,
+        Action::Retire => return replicas::retire(admin, body).await,
     }?;
     Ok(view(admin, cell).await)
 }
@@ -48,6 +51,11 @@ async fn raise(admin: &Admin, order: Raise) -> Result<Arc<Cell>, Problem> {
         .ok_or_else(|| query::bad_request(format!("a token is from 1 to {}", Token::MAX)))?;
     let ledger = admin.store.ledger();
     check_running(ledger)?;
+    if ledger.is_unborn(token) {
+        let era = admin.store.overview().era;
+        let detail = format!("{token} is not of the current era {era}: its tokens are from {} on", era << 48);
+        return Err(Problem::new(StatusCode::CONFLICT, detail).about(&resource));
+    }
     let mark = ledger.get(resource.as_str()).map_or(0, |cell| cell.mark());
     if token.get() <= mark {
         let detail = format!("{resource} is at {mark} already, and a mark never goes down");

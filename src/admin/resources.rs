@@ -45,7 +45,8 @@ impl<'a> View<'a> {
             mark,
             state: match () {
                 () if cell.is_frozen() => "frozen",
-                () if mark == 0 => "unset",
+                // Below every token of the era: none has been seen yet.
+                () if mark.trailing_zeros() >= 48 => "unset",
                 () if cell.is_vacant() => "vacant",
                 () if cell.is_open() => "open",
                 () => "raising",

@@ -1,3 +1,5 @@
+mod replicas;
+
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -20,7 +22,7 @@ struct Gateway {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     served: JoinHandle<()>,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 struct Reply {
@@ -38,8 +40,13 @@ async fn gateway() -> Gateway {
 
 async fn start(auth: Option<AdminAuth>) -> Gateway {
     let folder = tempfile::tempdir().unwrap();
+    let store = embedded::start(folder.path(), Duration::ZERO, |_| ()).unwrap().store;
+    Gateway { _folder: Some(folder), ..over(store, auth).await }
+}
+
+async fn over(store: Store, auth: Option<AdminAuth>) -> Gateway {
     let admin = Arc::new(Admin {
-        store: embedded::start(folder.path(), Duration::ZERO, |_| ()).unwrap().store,
+        store,
         metrics: Arc::new(Metrics::new(10)),
         bus: Bus::new(),
         draining: Arc::default(),
@@ -49,7 +56,7 @@ async fn start(auth: Option<AdminAuth>) -> Gateway {
     let address = listener.local_addr().unwrap();
     let (stop, shutdown) = watch::channel(false);
     let served = tokio::spawn(serve_with(listener, admin.clone(), shutdown, FEW_STREAMS));
-    Gateway { admin, address, stop, served, _folder: folder }
+    Gateway { admin, address, stop, served, _folder: None }
 }
 
 impl Gateway {
@@ -273,8 +280,15 @@ async fn with_a_secret_only_probes_and_metrics_stay_open() {
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(gateway.get(path).await.status, 200, "{path}");
     }
-    for path in ["/", "/v1/resources", "/v1/resource?name=a", "/v1/events", "/v1/operator/raise", "/nothing"]
-    {
+    for path in [
+        "/",
+        "/v1/resources",
+        "/v1/resource?name=a",
+        "/v1/replicas",
+        "/v1/events",
+        "/v1/operator/raise",
+        "/nothing",
+    ] {
         let refused = gateway.get(path).await;
         assert!(refused.is_problem(401) && refused.head.contains("www-authenticate: bearer"), "{path}");
     }

@@ -1,11 +1,12 @@
 //! `highgate check FILE`: says whether `serve --config FILE` would take it, and what it would do.
 
 use std::error::Error;
-use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use highgate::config::{Config, LoadInput, Overrides, Route};
+
+use super::table::{Side, table};
 
 /// Bad usage or config, as for every command.
 const EXIT_CONFIG: u8 = 2;
@@ -38,22 +39,11 @@ fn with_causes(error: &dyn Error) -> String {
 
 /// One line that says ok, and a table of the routes in the order in which they are tried.
 fn summary(file: &Path, config: &Config) -> String {
-    let header = ["NAME", "MATCH", "UPSTREAM", "RESOURCE", "TOKENS", "GRADE"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(header).chain(config.routes.iter().map(|route| row(route))).collect();
-    let count = rows.len() - 1;
-    let mut text = format!("{}: ok, {count} route{}\n", file.display(), if count == 1 { "" } else { "s" });
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 6] = std::array::from_fn(width);
-    for row in &rows {
-        let line = row.iter().zip(widths).fold(String::new(), |mut line, (cell, width)| {
-            // Writing to a string cannot fail.
-            let _ = write!(line, "{cell:width$}  ");
-            line
-        });
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    let columns = ["NAME", "MATCH", "UPSTREAM", "RESOURCE", "TOKENS", "GRADE"].map(|name| (name, Side::Left));
+    let rows: Vec<_> = config.routes.iter().map(|route| row(route)).collect();
+    let count = rows.len();
+    let ok = format!("{}: ok, {count} route{}\n", file.display(), if count == 1 { "" } else { "s" });
+    ok + &table(columns, rows)
 }
 
 fn row(route: &Route) -> [String; 6] {

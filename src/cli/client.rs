@@ -70,6 +70,16 @@ pub(super) enum ClientError {
     BadBearer,
 }
 
+/// Why a command did not get what it asked for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    /// The gateway said no.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -161,6 +171,15 @@ impl Client {
 }
 
 impl Answer {
+    /// What was asked for, if the gateway said yes.
+    pub(super) fn json(&self) -> Result<serde_json::Value, Failed> {
+        if !self.status.is_success() {
+            return Err(Failed::Refused(self.detail()));
+        }
+        serde_json::from_slice(&self.body)
+            .map_err(|_| Failed::Refused("what answers there is not a Highgate admin port".to_owned()))
+    }
+
     /// What a problem says about itself, or else the status.
     pub(super) fn detail(&self) -> String {
         if self.status == StatusCode::UNAUTHORIZED {
@@ -181,6 +200,19 @@ impl ClientError {
         };
         eprintln!("highgate: {:#}", anyhow::Error::from(self));
         ExitCode::from(code)
+    }
+}
+
+impl Failed {
+    /// Says it on stderr.
+    pub(super) fn report(self) -> ExitCode {
+        match self {
+            Self::Client(error) => error.report(),
+            Self::Refused(detail) => {
+                eprintln!("highgate: {detail}");
+                ExitCode::from(EXIT_FAILED)
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use highgate::config::{Config, LoadInput, Overrides, Store, Tokens};
@@ -18,6 +19,8 @@ use super::reload::{Loaded, Reloader};
 const EXIT_USAGE: u8 = 2;
 /// A process that a signal ended in the middle: 128 + SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
+/// How long the greeting waits for the replica to join.
+const JOIN_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -56,8 +59,13 @@ fn greet(config: &Config, gateway: &Gateway) {
     let (address, admin) = (gateway.address(), gateway.admin_address());
     println!("highgate listening on http://{address}");
     println!("highgate admin on http://{admin} (live page, /metrics, /readyz, /v1/)");
-    let Store::Embedded { path } = &config.store;
-    println!("marks are kept in {}", path.display());
+    match &config.store {
+        Store::Embedded { path } => println!("marks are kept in {}", path.display()),
+        Store::Etcd(etcd) => {
+            println!("marks are kept in {}", etcd.url);
+            greet_of_replicas(gateway);
+        }
+    }
     if let Some(delay) = gateway.inherited_delay() {
         println!("the last process did not end cleanly: for {delay:?} no mark opens that was not open");
     }
@@ -69,6 +77,24 @@ fn greet(config: &Config, gateway: &Gateway) {
         println!("route {}: tokens {tokens}; grade {}", route.name, route.grade());
     }
     println!("try: curl -i -X POST -H 'X-Fencing-Token: 1' -d hello http://{address}/");
+}
+
+/// Whether it takes part, and what it has to wait for. Etcd may take its time: then the log says when.
+fn greet_of_replicas(gateway: &Gateway) {
+    let began = Instant::now();
+    let mut overview = gateway.overview();
+    while !overview.valid && began.elapsed() < JOIN_PATIENCE {
+        thread::sleep(Duration::from_millis(20));
+        overview = gateway.overview();
+    }
+    match &overview.fenced_because {
+        Some(why) => println!("nothing passes yet: {why}"),
+        None => println!("joined in era {}, one of {} replicas", overview.era, overview.replicas.len()),
+    }
+    if let Some(longest) = overview.tombstones.iter().map(|tombstone| tombstone.left).max() {
+        let seconds = longest.as_secs_f64();
+        println!("for {seconds:.1} s no mark opens that was not open: replicas from before may not know yet");
+    }
 }
 
 /// The signals that end the gateway.

@@ -1,18 +1,20 @@
-//! `highgate status [RESOURCE]`: what is fenced, at which token, and what was refused.
+//! `highgate status [RESOURCE]`: what is fenced, at which token, what was refused, and which replicas serve.
 
-use std::fmt::Write as _;
+pub(super) mod replicas;
+
 use std::process::ExitCode;
 
 use highgate_elector::Resource;
 use serde_json::Value;
 
-use super::client::{Answer, Client, ClientError, EXIT_FAILED, Target, encoded, print};
+use super::client::{Client, Failed, Target, encoded, print};
+use super::table;
+use super::table::Side::{Left, Right};
 
-const HEADER: [&str; 6] = ["RESOURCE", "MARK", "STATE", "IN FLIGHT", "REFUSED", "LEADER"];
 /// How many resources are asked for at once.
 const PART: usize = 5000;
 
-/// Shows what is fenced, at which token, and what was refused
+/// Shows what is fenced, at which token, what was refused, and which replicas serve
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct StatusArgs {
     /// Only this resource
@@ -24,13 +26,6 @@ pub(super) struct StatusArgs {
     pub(super) target: Target,
 }
 
-/// Why there is nothing to show.
-enum Failed {
-    /// The gateway said no.
-    Refused(String),
-    Client(ClientError),
-}
-
 /// Prints the state, or why there is none.
 pub(super) async fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let shown = match args.target.client() {
@@ -39,35 +34,44 @@ pub(super) async fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     };
     Ok(match shown {
         Ok(text) => print(&text)?,
-        Err(Failed::Client(error)) => error.report(),
-        Err(Failed::Refused(detail)) => {
-            eprintln!("highgate: {detail}");
-            ExitCode::from(EXIT_FAILED)
-        }
+        Err(failed) => failed.report(),
     })
 }
 
 async fn show(client: &Client, resource: Option<&Resource>, json: bool) -> Result<String, Failed> {
     let state = match resource {
-        Some(resource) => checked(client.get(&format!("/v1/resource?name={}", encoded(resource))).await?)?,
-        None => list(client, PART).await?,
+        Some(resource) => client.get(&format!("/v1/resource?name={}", encoded(resource))).await?.json()?,
+        None => whole(client).await?,
     };
     if json {
         return Ok(format!("{state:#}\n"));
     }
     Ok(match state["resources"].as_array() {
-        Some(resources) if resources.is_empty() => "no token has been seen yet\n".to_owned(),
-        Some(resources) => table(resources),
+        Some(resources) => in_words(resources) + &replicas::text(&state["replicas"]),
         None => table(std::slice::from_ref(&state)),
     })
 }
 
+/// All resources and all replicas.
+async fn whole(client: &Client) -> Result<Value, Failed> {
+    let mut whole = list(client, PART).await?;
+    let overview = client.get("/v1/replicas").await?.json()?;
+    if let Some(whole) = whole.as_object_mut() {
+        whole.insert("replicas".to_owned(), overview);
+    }
+    Ok(whole)
+}
+
+fn in_words(resources: &[Value]) -> String {
+    if resources.is_empty() { "no token has been seen yet\n".to_owned() } else { table(resources) }
+}
+
 /// All resources, as if they had come in one part.
 async fn list(client: &Client, part_size: usize) -> Result<Value, Failed> {
-    let mut whole = checked(client.get(&format!("/v1/resources?limit={part_size}")).await?)?;
+    let mut whole = client.get(&format!("/v1/resources?limit={part_size}")).await?.json()?;
     while let Some(after) = whole["next"].as_str().and_then(|next| Resource::parse(next).ok()) {
         let path = format!("/v1/resources?limit={part_size}&after={}", encoded(&after));
-        let mut part = checked(client.get(&path).await?)?;
+        let mut part = client.get(&path).await?.json()?;
         whole["next"] = part["next"].take();
         if let (Value::Array(all), Value::Array(more)) = (&mut whole["resources"], part["resources"].take()) {
             all.extend(more);
@@ -76,29 +80,16 @@ async fn list(client: &Client, part_size: usize) -> Result<Value, Failed> {
     Ok(whole)
 }
 
-fn checked(answer: Answer) -> Result<Value, Failed> {
-    if !answer.status.is_success() {
-        return Err(Failed::Refused(answer.detail()));
-    }
-    serde_json::from_slice(&answer.body)
-        .map_err(|_| Failed::Refused("what answers there is not a Highgate admin port".to_owned()))
-}
-
 fn table(resources: &[Value]) -> String {
-    let header = HEADER.map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(header).chain(resources.iter().map(row)).collect();
-    let widths: [usize; 6] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default());
-    let mut text = String::new();
-    for [resource, mark, state, in_flight, refused, leader] in rows {
-        let [first, second, third, fourth, fifth, _] = widths;
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{resource:first$}  {mark:>second$}  {state:third$}  {in_flight:>fourth$}  {refused:>fifth$}  {leader}"
-        );
-    }
-    text
+    let columns = [
+        ("RESOURCE", Left),
+        ("MARK", Right),
+        ("STATE", Left),
+        ("IN FLIGHT", Right),
+        ("REFUSED", Right),
+        ("LEADER", Left),
+    ];
+    table::table(columns, resources.iter().map(row).collect())
 }
 
 fn row(view: &Value) -> [String; 6] {
@@ -107,12 +98,6 @@ fn row(view: &Value) -> [String; 6] {
         Value::Null => "-".to_owned(),
         other => other.to_string(),
     })
-}
-
-impl From<ClientError> for Failed {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
 }
 
 #[cfg(test)]
@@ -159,6 +144,17 @@ mod tests {
     async fn an_empty_gateway_says_so() {
         let (_gateway, client) = raised(&[]).await;
         assert_eq!(show(&client, None, false).await.ok().unwrap(), "no token has been seen yet\n");
+    }
+
+    #[tokio::test]
+    async fn as_json_the_replicas_are_there_whatever_the_store() {
+        let (_gateway, client) = raised(&["a"]).await;
+        let whole: Value = serde_json::from_str(&show(&client, None, true).await.ok().unwrap()).unwrap();
+        assert_eq!((&whole["resources"][0]["mark"], &whole["total"]), (&json!(9), &json!(1)));
+        assert_eq!(whole["replicas"]["store"], "embedded");
+        assert_eq!(whole["replicas"]["replicas"][0]["me"], true);
+        let plain = show(&client, None, false).await.ok().unwrap();
+        assert_eq!(plain.lines().count(), 2, "{plain}");
     }
 
     #[test]

@@ -8,6 +8,8 @@ const DURATION: &str = r#"above zero and at most "24h", such as "500ms", "5s", "
 const DURATION_OR_ZERO: &str = r#"from "0s" to "24h", such as "500ms", "5s", "2m" or "1h""#;
 const METHODS: &str = r#"an array of upper-case methods other than CONNECT, such as ["POST", "PUT"]"#;
 pub(super) const UPSTREAM: &str = "http://host[:port][/base]";
+pub(super) const ENDPOINTS_OF_FLAG: &str =
+    "one or more of http://host:port with commas between, all of them https:// with store.tls";
 
 /// A key's path without array indices, and what may be there.
 pub(super) const KEYS: &[(&str, &str)] = &[
@@ -24,8 +26,24 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("admin.auth", r#"a table such as { bearer_file = "path" }"#),
     ("admin.auth.bearer_file", "a file with one line of visible ASCII characters without spaces"),
     ("store", "a table"),
-    ("store.kind", "embedded"),
+    ("store.kind", "embedded, etcd"),
     ("store.path", "a folder"),
+    (
+        "store.endpoints",
+        r#"with kind = "etcd", one or more of http://host:port, all of them https:// with store.tls"#,
+    ),
+    (
+        "store.prefix",
+        r#"with kind = "etcd", a slash and names with slashes between, such as "/highgate/default""#,
+    ),
+    ("store.tls", r#"with kind = "etcd", a table such as { ca = "path", cert = "path", key = "path" }"#),
+    ("store.tls.ca", "a PEM file with the certificates of who may have signed etcd's"),
+    ("store.tls.cert", "a PEM file with this replica's own certificate, together with key"),
+    ("store.tls.key", "a PEM file with the private key of cert"),
+    ("store.user", r#"with kind = "etcd", a table such as { name = "highgate", password_file = "path" }"#),
+    ("store.user.name", "a user of etcd"),
+    ("store.user.password_file", "a file with one line, the password"),
+    ("store.validity", r#"with kind = "etcd", from "1s" to "60s""#),
     ("log", "a table"),
     ("log.format", "text, json"),
     ("log.access", "all, refused, off"),

@@ -1,7 +1,7 @@
 //! The config file as it is written: serde's side of `config`, with the place of every value.
 //!
 //! Nothing is judged here beyond shape: unknown keys and wrong types are errors, everything else is optional
-//! text, numbers and tables that `sections` and `routing` turn into a [`Config`](super::Config).
+//! text, numbers and tables that `sections`, `store` and `routing` turn into a [`Config`](super::Config).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -60,10 +60,26 @@ pub(super) struct RawAuth {
 pub(super) struct RawStore {
     pub(super) kind: Text,
     pub(super) path: Text,
-    pub(super) endpoints: Refused,
-    pub(super) prefix: Refused,
-    pub(super) tls: Refused,
-    pub(super) user: Refused,
+    pub(super) endpoints: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) prefix: Text,
+    pub(super) tls: Option<Section<RawTls>>,
+    pub(super) user: Option<Section<RawUser>>,
+    pub(super) validity: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTls {
+    pub(super) ca: Text,
+    pub(super) cert: Text,
+    pub(super) key: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawUser {
+    pub(super) name: Text,
+    pub(super) password_file: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -83,6 +83,11 @@ impl Routes {
     pub fn longest_lock_delay(&self) -> Duration {
         self.iter().map(|route| route.lock_delay).max().unwrap_or_default()
     }
+
+    /// After how long a superseded request is cut at the latest.
+    pub fn longest_drain_timeout(&self) -> Duration {
+        self.iter().map(|route| route.drain_timeout).max().unwrap_or_default()
+    }
 }
 
 impl Route {

@@ -1,8 +1,8 @@
-//! From the raw file and the overrides to a [`Config`]: every table but the routes, and all defaults.
+//! From the raw file and the overrides to a [`Config`]: every table but the store and the routes, and all defaults.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use highgate_elector::headers;
 use http::HeaderName;
 
 use super::error::{ConfigError, Report};
-use super::raw::{Raw, RawAdmin, RawListen, RawLog, RawShutdown, RawStore, Section, Text};
+use super::raw::{Raw, RawAdmin, RawListen, RawLog, RawShutdown, Section, Text};
 use super::scope::Scope;
 use super::words::{AccessLog, LogFormat};
-use super::{Admin, AdminAuth, Config, Listen, Log, Metrics, Overrides, Shutdown, Store, keys, routing};
+use super::{Admin, AdminAuth, Config, Listen, Log, Metrics, Overrides, Shutdown, keys, routing, store};
 
 /// Headers that mean something to the gateway already.
 const TAKEN_HEADERS: &[&str] = &[
@@ -45,7 +45,7 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let listen = listen(table(raw.listen), overrides, &mut Scope::new(&mut report, "listen"));
     let admin = admin(table(raw.admin), overrides, &mut report);
     check_addresses(&listen, &admin, admin_span, &mut report);
-    let store = store(table(raw.store), overrides, &mut Scope::new(&mut report, "store"));
+    let store = store::build(raw.store, overrides, &mut report);
     let log = log(table(raw.log), overrides, &mut report);
     let shutdown = shutdown(table(raw.shutdown), &mut Scope::new(&mut report, "shutdown"));
     let max_resources = table(raw.metrics).max_resources;
@@ -130,22 +130,6 @@ fn check_addresses(listen: &Listen, admin: &Admin, span: Option<Range<usize>>, r
         Some(span) => report.add(span, "admin.address".to_owned(), what),
         None => report.add_flag("--admin", what, keys::allowed("admin.address").unwrap_or_default()),
     }
-}
-
-fn store(raw: RawStore, overrides: &Overrides, scope: &mut Scope<'_, '_>) -> Store {
-    scope.read("kind", raw.kind, |kind| match kind.as_str() {
-        "embedded" => Ok(()),
-        "etcd" => Err("this version has the embedded store only".to_owned()),
-        _ => Err(format!("unknown value {kind:?}")),
-    });
-    for (name, raw) in
-        [("endpoints", &raw.endpoints), ("prefix", &raw.prefix), ("tls", &raw.tls), ("user", &raw.user)]
-    {
-        scope.refuse(name, raw, "belongs to the etcd store, and this version has the embedded store only");
-    }
-    let parse = |path: String| if path.is_empty() { Err("is empty") } else { Ok(PathBuf::from(path)) };
-    let path = scope.read("path", raw.path, parse);
-    Store::Embedded { path: overrides.data_dir.clone().or(path).unwrap_or_else(|| "./highgate-data".into()) }
 }
 
 fn log(raw: RawLog, overrides: &Overrides, report: &mut Report<'_>) -> Log {

@@ -25,6 +25,7 @@ use super::{Admitted, Claimed, Worker};
 use crate::config::{OnUnknown, Route, Tokens};
 use crate::ledger::{Cell, Denied, Permit};
 use crate::metrics::Decision;
+use crate::store::Unproved;
 
 #[derive(Clone)]
 pub(crate) struct FenceLayer {
@@ -107,12 +108,13 @@ async fn judge(
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
         let cell = approach.wait_until_open().await?;
         let line = worker.pool.check_out(route).await?;
+        line.arm();
         match cell.admit(token) {
             Ok(permit) => return Ok((upload, line, Some(permit), Decision::Admitted)),
             Err(denied) => {
                 worker.pool.check_in(line);
                 if !matches!(denied, Denied::Raising | Denied::Ahead { .. }) {
-                    return Err(denied.into());
+                    return Err(refusal(worker, denied));
                 }
             }
         }
@@ -149,43 +151,84 @@ impl<'a> Approach<'a> {
 
     /// Waits, no longer than the route's hold time-out, until the gate is open at this token.
     async fn wait_until_open(&mut self) -> Result<Arc<Cell>, Refusal> {
-        let cell = self.find()?;
-        if self.look(&cell)? {
+        let cell = match self.find()? {
+            Some(cell) => cell,
+            None => self.prove().await?,
+        };
+        if let View::Open = self.look(&cell)? {
             return Ok(cell);
         }
-        let deadline = *self.held_since.get_or_insert_with(Instant::now) + self.route.hold_timeout;
         loop {
             let changed = cell.changed();
-            if self.look(&cell)? {
-                return Ok(cell);
-            }
-            if timeout_at(deadline.into(), changed).await.is_err() {
-                return Err(Refusal::Raising);
+            match self.look(&cell)? {
+                View::Open => return Ok(cell),
+                View::Unproved => drop(self.prove().await?),
+                View::Shut => {
+                    if timeout_at(self.deadline().into(), changed).await.is_err() {
+                        return Err(self.late());
+                    }
+                }
             }
         }
     }
 
+    /// The hold time-out counts over all waits of one request.
+    fn deadline(&mut self) -> Instant {
+        *self.held_since.get_or_insert_with(Instant::now) + self.route.hold_timeout
+    }
+
+    fn late(&self) -> Refusal {
+        if self.worker.store.is_away() { Refusal::StoreUnavailable } else { Refusal::Raising }
+    }
+
     /// The resource's cell. Only a token that may raise makes a new one: others cost no memory.
-    fn find(&self) -> Result<Arc<Cell>, Refusal> {
+    fn find(&self) -> Result<Option<Arc<Cell>>, Refusal> {
         match (self.worker.ledger.get(self.resource.as_str()), self.route.tokens) {
-            (Some(cell), _) => Ok(cell),
-            (None, Tokens::Trusted) => Ok(self.worker.ledger.enter(self.resource)),
+            (Some(cell), _) => Ok(Some(cell)),
+            (None, Tokens::Trusted) => Ok(Some(self.worker.ledger.enter(self.resource))),
+            (None, Tokens::Issued) if self.worker.store.proves() => Ok(None),
             (None, Tokens::Issued) => Err(Refusal::NotIssued { mark: 0 }),
         }
     }
 
-    /// True if the gate is open; false if it may open by waiting.
-    fn look(&mut self, cell: &Cell) -> Result<bool, Refusal> {
+    fn look(&mut self, cell: &Cell) -> Result<View, Refusal> {
         match cell.look(self.token) {
-            Ok(()) => Ok(true),
-            Err(Denied::Raising) => Ok(false),
+            Ok(()) if self.route.on_unknown == OnUnknown::Block && !cell.blocks() => {
+                // What this request may leave behind has to be known to everybody before it passes.
+                self.worker.store.block(self.resource.clone()).map_err(|_| Refusal::Overloaded)?;
+                Ok(View::Shut)
+            }
+            Ok(()) => Ok(View::Open),
+            Err(Denied::Raising) => Ok(View::Shut),
             Err(Denied::Ahead { mark }) => match self.route.tokens {
-                Tokens::Trusted => self.ask().map(|()| false),
+                Tokens::Trusted => self.ask().map(|()| View::Shut),
+                Tokens::Issued if self.asked => Ok(View::Shut),
+                Tokens::Issued if self.worker.store.proves() => Ok(View::Unproved),
                 // Whoever was elected had the mark raised before it was told its token.
                 Tokens::Issued => Err(Refusal::NotIssued { mark }),
             },
-            Err(denied) => Err(denied.into()),
+            Err(denied) => Err(refusal(self.worker, denied)),
         }
+    }
+
+    /// Has the store find out whether the token was issued to who leads now, and raise the mark if so.
+    async fn prove(&mut self) -> Result<Arc<Cell>, Refusal> {
+        self.asked = true;
+        let block = self.route.on_unknown == OnUnknown::Block;
+        let proof = self.worker.store.prove(self.resource.clone(), self.token, Some(block));
+        let deadline = self.deadline();
+        match timeout_at(deadline.into(), proof).await {
+            Ok(Ok(())) => Ok(self.worker.ledger.enter(self.resource)),
+            Ok(Err(Unproved::NotIssued)) => Err(Refusal::NotIssued { mark: self.mark() }),
+            Ok(Err(Unproved::Stale { mark })) => Err(Refusal::Stale { mark }),
+            Ok(Err(Unproved::Overloaded)) => Err(Refusal::Overloaded),
+            Ok(Err(Unproved::Away)) => Err(refusal(self.worker, Denied::Fenced)),
+            Err(_) => Err(self.late()),
+        }
+    }
+
+    fn mark(&self) -> u64 {
+        self.worker.ledger.get(self.resource.as_str()).map_or(0, |cell| cell.mark())
     }
 
     fn ask(&mut self) -> Result<(), Refusal> {
@@ -201,16 +244,25 @@ impl<'a> Approach<'a> {
     }
 }
 
-impl From<Denied> for Refusal {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::Stale { mark } => Self::Stale { mark },
-            Denied::Ahead { .. } | Denied::Raising => Self::Raising,
-            Denied::Frozen { mark } => Self::Frozen { mark },
-            Denied::Vacant { mark } => Self::NotIssued { mark },
-            Denied::Full => Self::Overloaded,
-            Denied::Halted => Self::StoreUnavailable,
-        }
+/// What a token sees of its gate.
+enum View {
+    Open,
+    /// It may open by waiting.
+    Shut,
+    /// The token is above the mark, and nobody has checked that it was issued.
+    Unproved,
+}
+
+fn refusal(worker: &Worker, denied: Denied) -> Refusal {
+    match denied {
+        Denied::Stale { mark } => Refusal::Stale { mark },
+        Denied::Ahead { .. } | Denied::Raising => Refusal::Raising,
+        Denied::Frozen { mark } => Refusal::Frozen { mark },
+        Denied::Vacant { mark } | Denied::Unborn { mark } => Refusal::NotIssued { mark },
+        Denied::Full => Refusal::Overloaded,
+        Denied::Halted => Refusal::StoreUnavailable,
+        Denied::Fenced if worker.store.is_away() => Refusal::StoreUnavailable,
+        Denied::Fenced => Refusal::Fenced,
     }
 }
 

@@ -7,6 +7,7 @@ pub(super) mod body;
 pub(super) mod flight;
 mod headers;
 pub(super) mod pool;
+pub(crate) mod sockets;
 
 use std::rc::Rc;
 use std::task::{Context, Poll};

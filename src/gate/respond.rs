@@ -78,6 +78,8 @@ pub(crate) enum Refusal {
     },
     Raising,
     StoreUnavailable,
+    /// This replica is not one of those that may pass requests.
+    Fenced,
     Overloaded,
     Upstream {
         fault: Fault,

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::accept::{Connections, accept};
 use super::forward::flight::Flights;
 use super::forward::pool::Pool;
+use super::forward::sockets::Sockets;
 use crate::config::{AccessLog, Listen, Routes};
 use crate::drain::Phase;
 use crate::events::Bus;
@@ -41,6 +42,8 @@ pub(crate) struct Setup {
     pub(crate) bus: Bus,
     /// Connections on all cores.
     pub(crate) open_connections: Arc<AtomicUsize>,
+    /// Where upstream connections are to be known, if a fence may have to reset them.
+    pub(crate) sockets: Option<Arc<Sockets>>,
 }
 
 /// The state of one core. Nothing in here is locked: it never leaves its thread.
@@ -67,7 +70,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     fn new(setup: Setup, errands: mpsc::UnboundedSender<LocalBoxFuture<'static, ()>>) -> Self {
-        let Setup { listen, access_log, routes, store, metrics, bus, open_connections } = setup;
+        let Setup { listen, access_log, routes, store, metrics, bus, open_connections, sockets } = setup;
         Self {
             routes,
             token_header: listen.token_header,
@@ -80,7 +83,7 @@ impl Worker {
             store,
             metrics,
             bus,
-            pool: Pool::default(),
+            pool: Pool::new(sockets),
             flights: Flights::default(),
             connections: Connections::default(),
             open_connections,

@@ -67,7 +67,12 @@ pub struct StillHeld {
 impl Mark {
     /// A closed gate without a mark: nothing passes.
     pub fn new() -> Self {
-        Self { word: AtomicU64::new(0), token: AtomicU64::new(0), passed: AtomicU64::new(0) }
+        Self::shut_at(0)
+    }
+
+    /// A closed gate under a mark.
+    pub fn shut_at(token: u64) -> Self {
+        Self { word: AtomicU64::new(0), token: AtomicU64::new(token), passed: AtomicU64::new(0) }
     }
 
     /// Takes a place in flight, iff the gate is open at exactly this token.

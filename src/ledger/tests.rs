@@ -15,7 +15,7 @@ fn open_at_seven() -> (Ledger, mpsc::Receiver<Resource>) {
     let (drained, hear) = mpsc::channel();
     let ledger = Ledger::new(move |resource| drained.send(resource.clone()).unwrap());
     let _ = ledger.close(&resource(), 7, Shut::Raised);
-    ledger.open(&resource()).unwrap();
+    ledger.open(&resource(), 7, false).unwrap();
     (ledger, hear)
 }
 
@@ -62,7 +62,7 @@ async fn a_waiter_hears_of_the_opening_it_looked_for() {
     let cell = ledger.enter(&resource());
     let changed = cell.changed();
     assert_eq!(cell.look(token(8)), Err(Denied::Raising));
-    ledger.open(&resource()).unwrap();
+    ledger.open(&resource(), 8, false).unwrap();
     changed.await;
     assert_eq!(cell.look(token(8)), Ok(()));
 }

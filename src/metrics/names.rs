@@ -73,7 +73,7 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: VALID,
         kind: Kind::Gauge,
-        help: "1 while this gateway may admit requests, 0 after its store has failed.",
+        help: "1 while this gateway may admit requests, 0 while it is fenced or after its store has failed.",
     },
     Metric {
         name: LAST_SYNC,

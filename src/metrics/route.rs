@@ -14,7 +14,7 @@ const NO_REASON: &str = "none";
 
 /// Every other decision that is known beforehand. Its series starts at 0, so that its first increment is an
 /// increase and not a new series.
-const EXPECTED: [(Decision, &str); 12] = [
+const EXPECTED: [(Decision, &str); 13] = [
     (Decision::Refused, "stale"),
     (Decision::Refused, "missing"),
     (Decision::Refused, "malformed"),
@@ -24,6 +24,7 @@ const EXPECTED: [(Decision, &str); 12] = [
     (Decision::Refused, "request-timeout"),
     (Decision::Refused, "raising"),
     (Decision::Refused, "store-unavailable"),
+    (Decision::Refused, "fenced"),
     (Decision::Refused, "overloaded"),
     (Decision::Failed, "upstream"),
     (Decision::Allowed, "missing"),

@@ -3,13 +3,15 @@
 use super::Revision;
 use crate::ledger::Shut;
 
-/// The durable state of one resource, 24 bytes: there may be millions.
+/// The durable state of one resource, 32 bytes: there may be millions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The mark; 0 before the first token.
     pub token: u64,
     /// The revision that wrote this record; for a RAISED one, the revision that members acknowledge.
     pub modified: Revision,
+    /// Up to where an operator has settled unknown outcomes.
+    pub settled: Revision,
     pub state: State,
     /// An operator keeps the resource shut, whatever its state.
     pub frozen: bool,
@@ -17,6 +19,10 @@ pub struct Record {
     pub vacant: bool,
     /// An end with unknown outcome blocks higher tokens until an operator settles it.
     pub block: bool,
+    /// The same for the token that is being raised, once it is open.
+    pub block_next: bool,
+    /// An election issued the token, and the store has checked that.
+    pub issued: bool,
 }
 
 /// Whether a mark passes requests yet.
@@ -42,5 +48,38 @@ impl Record {
             () if self.vacant => Shut::Vacant,
             () => Shut::Raised,
         }
+    }
+
+    /// With the mark raised to a higher token. What is unsettled below blocks this raise even if the route
+    /// of the new token would not; once open, it is as that route asks. Below the first token there is nothing:
+    /// whoever was before `watermark` has left nothing unsettled here.
+    pub(super) fn raised(&self, token: u64, block: Option<bool>, issued: bool, watermark: Revision) -> Self {
+        let block_next = block.unwrap_or(self.policy());
+        Self {
+            token,
+            settled: if self.token == 0 { watermark } else { self.settled },
+            state: State::Raised,
+            vacant: false,
+            block: self.block || block_next,
+            block_next,
+            issued,
+            ..*self
+        }
+    }
+
+    /// The same mark, sealed by who has applied everything up to `watermark`. Whoever was gone by then has never
+    /// opened this mark, and what it left below is settled: else nobody could seal.
+    pub(super) fn opened(&self, watermark: Revision) -> Self {
+        Self { settled: watermark, state: State::Open, block: self.block_next, ..*self }
+    }
+
+    /// The same, with unknown outcomes of the mark left to an operator.
+    pub(super) fn blocking(&self) -> Self {
+        Self { block: true, block_next: true, ..*self }
+    }
+
+    /// Whether unknown outcomes of the mark are left to an operator, once it is open.
+    pub fn policy(&self) -> bool {
+        if self.state == State::Open { self.block } else { self.block_next }
     }
 }

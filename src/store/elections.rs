@@ -7,7 +7,7 @@ use std::time::Duration;
 use highgate_elector::{Resource, Token};
 use tokio::sync::oneshot;
 
-use super::{Command, Store};
+use super::{Command, Store, etcd};
 use crate::elections::{Candidate, Lease};
 
 /// What the driver is asked.
@@ -31,7 +31,8 @@ pub(super) type Campaigner = oneshot::Sender<Result<Token, CampaignError>>;
 pub struct Leader {
     pub holder: String,
     pub token: Token,
-    pub ttl: Duration,
+    /// None where the store does not say.
+    pub ttl: Option<Duration>,
 }
 
 /// An election as it stands.
@@ -62,17 +63,19 @@ pub struct OnceEntry {
 }
 
 /// Why a candidate will never lead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CampaignError {
     #[error("the mark is the highest token there is, so nobody can be issued a higher one")]
     Exhausted,
+    #[error("the store refused the candidate: {0}")]
+    Failed(String),
     #[error(transparent)]
     Stopped(#[from] StoreStopped),
 }
 
-/// The store has stopped; nothing changes any more.
+/// The store has stopped, or nobody knows what it would say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store has stopped")]
+#[error("the store has stopped or does not answer")]
 pub struct StoreStopped;
 
 /// A candidacy. Completes with the token when it leads; dropped before, it is withdrawn.
@@ -85,6 +88,12 @@ pub struct Campaign {
 }
 
 impl Store {
+    /// A name for a lease that nobody can guess, as this store can have it.
+    pub fn fresh_lease(&self) -> Lease {
+        let lease = uuid::Uuid::new_v4().as_u128();
+        if self.proves() { etcd::as_lease(lease) } else { lease }
+    }
+
     /// Queues up for a resource. First come, first served.
     pub fn campaign(&self, resource: Resource, candidate: Candidate) -> Campaign {
         let (campaigner, outcome) = oneshot::channel();
@@ -130,7 +139,7 @@ impl Store {
 
     fn order(&self, order: Order) {
         // Without a driver the answer's sender goes with the order, and that is the answer.
-        let _ = self.commands.send(Command::Election(order));
+        self.inbox.send(Command::Election(order));
     }
 }
 

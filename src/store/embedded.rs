@@ -15,13 +15,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use highgate_elector::Resource;
+use arc_swap::ArcSwap;
 use tokio::sync::oneshot;
 
-use super::{Command, Store};
+use super::overview::Overview;
+use super::{Command, Inbox, Store, StoreFailed};
 use crate::events::Notice;
 use crate::ledger::Ledger;
-use crate::ledger::mark::StillHeld;
 use driver::Driver;
 use file::File;
 pub use file::{CommitError, OpenError};
@@ -33,16 +33,6 @@ pub struct Embedded {
     pub failed: oneshot::Receiver<StoreFailed>,
     /// Some if the process before this one ended uncleanly: for this long no raise opens.
     pub inherited_delay: Option<Duration>,
-}
-
-/// Why a running store stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreFailed {
-    #[error(transparent)]
-    Commit(#[from] CommitError),
-    /// The machine was wrong about a gate: a bug. Shut is the only safe state.
-    #[error("the fence of {resource} would have opened too early")]
-    OpenedEarly { resource: Resource, source: StillHeld },
 }
 
 /// Opens (or makes) the store in this folder and starts its driver.
@@ -64,6 +54,7 @@ pub fn start(
         let _ = left.send(Command::Left(resource.clone()));
     }));
     let queued = Arc::new(AtomicUsize::new(0));
+    let overview = Overview::alone(folder.display().to_string(), found.incarnation, found.revision);
     let driver = Driver::join(file, ledger.clone(), Box::new(tell), queued.clone(), found)
         .map_err(|failed| OpenError::Join(Box::new(failed)))?;
     let (fail, failed) = oneshot::channel();
@@ -71,7 +62,10 @@ pub fn start(
         .name("store".into())
         .spawn(move || driver.run(&inbox, fail))
         .map_err(OpenError::Thread)?;
-    Ok(Embedded { store: Store { commands, queued, ledger }, failed, inherited_delay })
+    let overview = Arc::new(ArcSwap::from_pointee(overview));
+    let inbox = Inbox::Thread(commands);
+    let store = Store { inbox, queued, ledger, overview, away: Arc::default() };
+    Ok(Embedded { store, failed, inherited_delay })
 }
 
 #[cfg(test)]

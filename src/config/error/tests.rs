@@ -166,9 +166,4 @@ fn what_a_later_version_will_have_is_refused_with_the_reason() {
             .starts_with("f.toml:2:7: listen.tls: this version serves plain HTTP only; allowed: address, "),
         "{message}"
     );
-    let message = refusal(&format!("[store]\nkind = 'etcd'\nendpoints = ['http://a:2379']\n{ROUTE}"));
-    assert!(message.starts_with(
-        "f.toml:2:8: store.kind: this version has the embedded store only; allowed: embedded\n"
-    ));
-    assert!(message.contains("f.toml:3:13: store.endpoints: belongs to the etcd store"), "{message}");
 }

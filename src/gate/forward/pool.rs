@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use super::body::Upload;
+use super::sockets::{Registered, Sockets};
 use crate::config::Route;
 
 /// Idle lines kept for one upstream on one core.
@@ -35,6 +37,8 @@ pub(crate) struct Line {
     authority: Authority,
     lock_delay: Duration,
     idle_since: Instant,
+    /// Where a fence can reset it from outside; none in a gateway that nobody fences.
+    registered: Option<Registered>,
 }
 
 /// Why there is no line. Nothing was sent.
@@ -48,18 +52,23 @@ pub(crate) enum ConnectError {
     Handshake(#[source] hyper::Error),
 }
 
-#[derive(Default)]
 pub(crate) struct Pool {
+    sockets: Option<Arc<Sockets>>,
     #[expect(clippy::vec_box, reason = "a line goes in and out with every request, and moves as a pointer")]
     idle: RefCell<HashMap<Authority, Vec<Box<Line>>, foldhash::fast::RandomState>>,
 }
 
 impl Pool {
+    /// `sockets`: where lines are to be known, if a fence may have to reset them.
+    pub(crate) fn new(sockets: Option<Arc<Sockets>>) -> Self {
+        Self { sockets, idle: RefCell::default() }
+    }
+
     /// A line that was alive a moment ago: the idle one used last, or a new one.
     pub(crate) async fn check_out(&self, route: &Route) -> Result<Box<Line>, ConnectError> {
         match self.take_idle(&route.upstream.authority, route.lock_delay) {
             Some(line) => Ok(line),
-            None => Line::connect(route).await,
+            None => Line::connect(route, self.sockets.as_ref()).await,
         }
     }
 
@@ -77,6 +86,9 @@ impl Pool {
 
     pub(crate) fn check_in(&self, mut line: Box<Line>) {
         line.idle_since = Instant::now();
+        if let Some(registered) = &line.registered {
+            registered.disarm();
+        }
         let mut idle = self.idle.borrow_mut();
         let lines = idle.entry(line.authority.clone()).or_default();
         if lines.len() < MAX_IDLE {
@@ -100,7 +112,7 @@ impl Pool {
 }
 
 impl Line {
-    async fn connect(route: &Route) -> Result<Box<Self>, ConnectError> {
+    async fn connect(route: &Route, sockets: Option<&Arc<Sockets>>) -> Result<Box<Self>, ConnectError> {
         let authority = route.upstream.authority.clone();
         let connecting = TcpStream::connect(authority.as_str());
         let stream = tokio::time::timeout(route.connect_timeout, connecting)
@@ -108,11 +120,21 @@ impl Line {
             .map_err(|_| ConnectError::Slow)?
             .map_err(ConnectError::Refused)?;
         discipline(&stream, route.lock_delay).map_err(ConnectError::Refused)?;
+        let registered = sockets.map(|sockets| sockets.register(&stream)).transpose();
+        let registered = registered.map_err(ConnectError::Refused)?;
         let (send, connection) =
             http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(ConnectError::Handshake)?;
         let lock_delay = route.lock_delay;
         let idle_since = Instant::now();
-        Ok(Box::new(Self { send, connection: Some(connection), authority, lock_delay, idle_since }))
+        let connection = Some(connection);
+        Ok(Box::new(Self { send, connection, authority, lock_delay, idle_since, registered }))
+    }
+
+    /// Before a fenced request asks to be admitted: from now on a fence resets this line.
+    pub(crate) fn arm(&self) {
+        if let Some(registered) = &self.registered {
+            registered.arm();
+        }
     }
 
     /// Moves bytes in both directions. Whoever waits for a response has to call this.

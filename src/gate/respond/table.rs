@@ -64,6 +64,7 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::Frozen { .. } => row(StatusCode::LOCKED, "frozen", "Resource frozen", 9),
         Refusal::Raising => unavailable("raising", "Earlier writes still draining"),
         Refusal::StoreUnavailable => unavailable("store-unavailable", "Token store unavailable"),
+        Refusal::Fenced => unavailable("fenced", "Replica fenced"),
         Refusal::Overloaded => unavailable("overloaded", "Gateway overloaded"),
         Refusal::Upstream { fault: Fault::Broken(_), .. } => {
             Verdict { level: Level::WARN, ..row(StatusCode::BAD_GATEWAY, "upstream", "Upstream failed", 14) }
@@ -180,6 +181,10 @@ fn detail(refusal: &Refusal, story: &Story) -> String {
         Refusal::StoreUnavailable => {
             format!("the marks are not available, so nothing may be written to {resource}; try again")
         }
+        Refusal::Fenced => format!(
+            "this gateway is not, or not any more, one of those that may write to {resource}; nothing was \
+             forwarded; try again, or try another replica"
+        ),
         Refusal::Overloaded => format!("too many requests for {resource} are waiting; try again"),
         Refusal::Upstream { fault: Fault::Broken(how) | Fault::Slow(how), outcome } => {
             let effect = match outcome {

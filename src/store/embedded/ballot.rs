@@ -4,11 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use highgate_elector::Resource;
 
-use super::StoreFailed;
 use super::driver::Driver;
 use crate::elections::{Elections, Output, Term};
 use crate::events::Notice;
-use crate::replica::{Event, Input, State};
+use crate::replica::{Event, Input, State, Want};
+use crate::store::StoreFailed;
 use crate::store::elections::{CampaignError, Election, Leader, OnceEntry, OnceOrder, Order};
 
 impl Driver {
@@ -108,7 +108,7 @@ impl Driver {
             {
                 self.elections.opened(self.now(), resource, *mark)
             }
-            Event::Opened { .. } | Event::Frozen { .. } | Event::Thawed { .. } => Vec::new(),
+            _ => Vec::new(),
         };
         self.hold(outputs)
     }
@@ -118,7 +118,8 @@ impl Driver {
             match output {
                 Output::Keep { resource, term } => self.pending.terms.push((resource, term)),
                 Output::Raise { resource, token } => {
-                    self.step(Input::Want { resource, token, block: None })?;
+                    let want = Want { resource, token, block: None, proof: None, patient: false };
+                    self.step(Input::Want(want))?;
                 }
                 Output::Vacate { resource, token } => self.step(Input::Vacate { resource, token })?,
                 Output::Grant { lease, token } => {
@@ -159,5 +160,5 @@ impl Driver {
 }
 
 fn leader(term: &Term) -> Leader {
-    Leader { holder: term.candidate.holder.clone(), token: term.token, ttl: term.candidate.ttl }
+    Leader { holder: term.candidate.holder.clone(), token: term.token, ttl: Some(term.candidate.ttl) }
 }

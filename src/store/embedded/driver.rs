@@ -9,14 +9,14 @@ use std::time::Instant;
 use highgate_elector::Resource;
 use tokio::sync::oneshot;
 
-use super::StoreFailed;
 use super::file::{Batch, File, Found};
 use crate::elections::{Elections, Lease};
 use crate::events::Notice;
 use crate::ledger::Ledger;
-use crate::replica::{Input, Output, Record, Replica, Time, Tombstone};
-use crate::store::Command;
+use crate::replica::{Input, Output, Record, Replica, Snapshot, Time, Tombstone};
+use crate::store::StoreFailed;
 use crate::store::elections::Campaigner;
+use crate::store::{Command, Override, OverrideError, Unproved};
 
 /// How many inputs share a commit at the most.
 const MAX_BATCH: usize = 8192;
@@ -50,14 +50,17 @@ impl Driver {
         found: Found,
     ) -> Result<Self, StoreFailed> {
         // A fresh folder and a clean end leave nobody whose requests could still be under way.
-        let before = found.inherited_delay.map(|wait| Tombstone { first_seen: Time::ZERO, wait });
-        let (replica, outputs) = Replica::join(
-            Time::ZERO,
-            found.incarnation,
-            found.revision,
-            found.records,
-            before.into_iter().collect(),
-        );
+        let before = found.inherited_delay.map(|wait| {
+            ("before".to_owned(), Tombstone { modified: found.revision, wait, ..Tombstone::default() })
+        });
+        let snapshot = Snapshot {
+            seq: found.revision,
+            watermark: found.revision,
+            records: found.records,
+            tombstones: before.into_iter().collect(),
+            ..Snapshot::default()
+        };
+        let (replica, outputs) = Replica::join(Time::ZERO, Time::ZERO, found.incarnation, None, snapshot);
         let mut driver = Self {
             file,
             replica,
@@ -122,11 +125,15 @@ impl Driver {
                 self.step(input)?;
             }
             Command::Left(resource) => self.left(resource)?,
-            Command::Promise { lock_delay, reply } => {
+            Command::Promise { lock_delay, reply, .. } => {
                 self.file.promise(lock_delay)?;
                 let _ = reply.send(());
             }
             Command::Election(order) => self.order(order)?,
+            Command::Override(order) => refuse(order),
+            // Whoever is elected here had the mark raised before it was told its token.
+            Command::Prove { reply, .. } => drop(reply.send(Err(Unproved::NotIssued))),
+            Command::Expired(_) => {}
             Command::Stop { reply } => return Ok(Some(Stopped { clean: self.stop()?, reply })),
         }
         Ok(None)
@@ -157,14 +164,22 @@ impl Driver {
                         self.step(Input::Drained { resource })?;
                     }
                 }
-                Output::Open { resource } => self
+                Output::Settle { resource } => self.ledger.settle(&resource),
+                Output::Open { resource, mark, blocks } => self
                     .ledger
-                    .open(&resource)
+                    .open(&resource, mark, blocks)
                     .map_err(|source| StoreFailed::OpenedEarly { resource, source })?,
                 Output::Tell(event) => {
                     self.follow(&event)?;
                     self.tell(Notice::Fence(event));
                 }
+                Output::Renew { .. }
+                | Output::Valid { .. }
+                | Output::Evict { .. }
+                | Output::Bury { .. }
+                | Output::Forget { .. }
+                | Output::Resync
+                | Output::Fence(_) => unreachable!("a single process has no peers and no validity"),
             }
         }
         Ok(())
@@ -209,5 +224,13 @@ impl Driver {
 
     pub(super) fn now(&self) -> Time {
         self.started.elapsed()
+    }
+}
+
+/// What needs other replicas, or an authority that can be restored from a backup, does not apply here.
+fn refuse(order: Override) {
+    match order {
+        Override::BumpEra { reply } => drop(reply.send(Err(OverrideError::Alone))),
+        Override::Retire { reply, .. } => drop(reply.send(Err(OverrideError::Alone))),
     }
 }

@@ -8,7 +8,7 @@ use highgate_elector::{Resource, Token};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::elections::{Candidate, Term};
-use crate::replica::{Incarnation, Input, Proposal, Record, Revision, State};
+use crate::replica::{Applied, Change, Incarnation, Input, Proposal, Record, Revision, State};
 use crate::store::elections::OnceEntry;
 
 /// Resource name to (mark, revision of the last change, flags).
@@ -33,6 +33,7 @@ const RAISED: u8 = 1;
 const FROZEN: u8 = 2;
 const BLOCK: u8 = 4;
 const VACANT: u8 = 8;
+const BLOCK_NEXT: u8 = 16;
 
 /// Pages kept in memory. Every mark is in the ledger anyway; this is for the pages that commits touch.
 const CACHE_BYTES: usize = 16 << 20;
@@ -88,7 +89,7 @@ pub enum OpenError {
     #[error("the store {} holds the name {name:?}, which is not a resource; it was not written by this program", path.display())]
     BadName { path: PathBuf, name: String },
     #[error("cannot join the fence with what the store holds")]
-    Join(#[source] Box<super::StoreFailed>),
+    Join(#[source] Box<crate::store::StoreFailed>),
     #[error("cannot start the store's thread")]
     Thread(#[source] std::io::Error),
 }
@@ -141,16 +142,17 @@ impl File {
                 put_meta(transaction, ISSUED, issued)?;
             }
             let mut table = transaction.open_table(RECORDS)?;
-            for Proposal { resource, seen, record } in proposals {
+            for Proposal { resource, seen, record, .. } in proposals {
                 let modified = table.get(resource.as_str())?.map_or(0, |value| value.value().1);
                 if modified != seen {
-                    inputs.push(Input::Refused { resource });
+                    inputs.push(Input::Refused { resource, seen, modified });
                     continue;
                 }
                 revision += 1;
                 let record = Record { modified: revision, ..record };
                 table.insert(resource.as_str(), encode(&record))?;
-                inputs.push(Input::Applied { revision, changes: vec![(resource, record)] });
+                let changes = vec![Change::Record(resource, record)];
+                inputs.push(Input::Applied(Applied { revision, seq: Some(revision), changes }));
             }
             drop(table);
             put_meta(transaction, REVISION, revision)
@@ -321,17 +323,31 @@ fn put_meta(transaction: &WriteTransaction, key: &str, value: u64) -> Result<(),
 }
 
 fn encode(record: &Record) -> (u64, u64, u8) {
-    let raised = if record.state == State::Raised { RAISED } else { 0 };
-    let frozen = if record.frozen { FROZEN } else { 0 };
-    let block = if record.block { BLOCK } else { 0 };
-    let vacant = if record.vacant { VACANT } else { 0 };
-    (record.token, record.modified, raised | frozen | block | vacant)
+    let flags = [
+        (record.state == State::Raised, RAISED),
+        (record.frozen, FROZEN),
+        (record.block, BLOCK),
+        (record.vacant, VACANT),
+        (record.block_next, BLOCK_NEXT),
+    ];
+    let flags = flags.into_iter().filter(|(is, _)| *is).fold(0, |all, (_, flag)| all | flag);
+    (record.token, record.modified, flags)
 }
 
+/// What an operator settled is forgotten on purpose: a process that ended uncleanly may have left more.
 fn decode((token, modified, flags): (u64, u64, u8)) -> Record {
-    let state = if flags & RAISED == 0 { State::Open } else { State::Raised };
     let is = |flag| flags & flag != 0;
-    Record { token, modified, state, frozen: is(FROZEN), vacant: is(VACANT), block: is(BLOCK) }
+    Record {
+        token,
+        modified,
+        settled: 0,
+        state: if is(RAISED) { State::Raised } else { State::Open },
+        frozen: is(FROZEN),
+        vacant: is(VACANT),
+        block: is(BLOCK),
+        block_next: is(BLOCK_NEXT),
+        issued: false,
+    }
 }
 
 fn millis(duration: Duration) -> u64 {

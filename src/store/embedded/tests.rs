@@ -2,6 +2,8 @@ use std::time::Instant;
 
 use highgate_elector::Token;
 
+use highgate_elector::Resource;
+
 use super::*;
 use crate::ledger::Denied;
 
@@ -48,7 +50,7 @@ fn an_unclean_start_delays_raises_by_the_longest_promise_and_lets_the_open_mark_
     let folder = tempfile::tempdir().unwrap();
     let store = start(folder.path(), Duration::from_millis(100), |_| ()).unwrap();
     raise(&store.store, "a", 7);
-    store.store.promise(Duration::from_millis(400));
+    store.store.promise(Duration::from_millis(400), Duration::ZERO);
     raise(&store.store, "a", 8);
     end_uncleanly(&store, "a", 8);
 

@@ -1,0 +1,213 @@
+//! JOIN and the listing after a gap: everything that etcd holds, as it is at one revision.
+//!
+//! The members, the tombstones and the number of the last change come in one transaction; the marks and the
+//! candidates, of which there may be millions, in pages that are pinned at its revision.
+
+use highgate_elector::backend::etcd::client::CallError;
+use highgate_elector::backend::etcd::fence::MemberValue;
+use highgate_elector::backend::etcd::keys::Key;
+use highgate_elector::backend::etcd::txn::prefix_end;
+use highgate_elector::backend::etcd::wire::{KeyValue, RangeRequest, TxnResponse};
+use highgate_elector::{Moment, Resource};
+
+use super::link::{Link, Trouble};
+use super::memory::WentBack;
+use super::requests::{self, ERA, JOIN_WRITES, MEMBERS, SEQ, TOMBSTONES};
+use super::values::{self, Poll, came, incarnation, revision};
+use super::warden::wall_ahead;
+use crate::replica::{Incarnation, Record, Revision, Snapshot, Timing};
+use crate::store::overview::incarnation_text;
+
+const PAGE: i64 = 4000;
+
+/// What a replica starts from.
+pub(super) struct Loaded {
+    /// Everything is as it was at this revision; what comes after is watched.
+    pub(super) revision: i64,
+    pub(super) snapshot: Snapshot,
+    pub(super) candidates: Vec<Poll>,
+}
+
+/// A join that worked.
+pub(super) struct Joined {
+    /// Before it was sent: validity counts from here.
+    pub(super) sent: Moment,
+    /// How far the wall clock was ahead then.
+    pub(super) ahead: i64,
+    pub(super) created: Revision,
+    pub(super) loaded: Loaded,
+}
+
+/// Why there is no join.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum JoinError {
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+    /// The member's key may have been written.
+    #[error("{0}")]
+    Unsure(Trouble),
+    #[error("the era changed, or this replica was taken out, while it joined")]
+    NewEra,
+    #[error("the key {key} holds {value:?}, which is no era; it was not written by this program")]
+    BadEra { key: String, value: String },
+}
+
+impl From<CallError> for JoinError {
+    fn from(error: CallError) -> Self {
+        Self::Trouble(error.into())
+    }
+}
+
+/// Joins as `me`. An era that was not known before is an operator's word that etcd is what it is now.
+pub(super) async fn join(
+    link: &Link,
+    me: Incarnation,
+    value: &MemberValue,
+    timing: &Timing,
+) -> Result<Joined, JoinError> {
+    let era = current_era(link, value, timing).await?;
+    let (mut sent, mut ahead) = (Moment::now(), wall_ahead());
+    let answer = link.txn(requests::join(&link.keys, me, era, value)).await.map_err(JoinError::Unsure)?;
+    let writes = if answer.succeeded { JOIN_WRITES } else { 0 };
+    let members = answer.found(writes + MEMBERS);
+    let own_key = link.keys.member(&incarnation_text(me));
+    let Some(own) = members.iter().find(|kv| kv.key == own_key.as_bytes()) else {
+        // The only other compare is the era's.
+        return Err(JoinError::NewEra);
+    };
+    let created = revision(own.create_revision);
+    let loaded = load(link, &answer, writes, era, timing).await.map_err(unsure)?;
+    if Moment::now().since(sent) > timing.validity / 4 {
+        // There was much to load: the validity would be over before it began.
+        (sent, ahead) = (Moment::now(), wall_ahead());
+        let renewal = requests::renew(&link.keys, me, created, era, value);
+        if !link.txn(renewal).await.map_err(JoinError::Unsure)?.succeeded {
+            return Err(JoinError::NewEra);
+        }
+    }
+    link.memory.joined(era);
+    Ok(Joined { sent, ahead, created, loaded })
+}
+
+fn unsure(error: JoinError) -> JoinError {
+    match error {
+        JoinError::Trouble(trouble) => JoinError::Unsure(trouble),
+        error => error,
+    }
+}
+
+/// Reads everything again.
+pub(super) async fn list(link: &Link, timing: &Timing) -> Result<Loaded, JoinError> {
+    let answer = link.txn(requests::list(&link.keys)).await?;
+    let era = match answer.found(ERA).first() {
+        Some(kv) => parse_era(kv)?,
+        None => return Err(JoinError::NewEra),
+    };
+    load(link, &answer, 0, era, timing).await
+}
+
+/// The era; a prefix that has none gets its first.
+async fn current_era(link: &Link, value: &MemberValue, timing: &Timing) -> Result<u64, JoinError> {
+    // Before the question: an answer to an earlier one may overtake this one's.
+    let before = link.memory.revision();
+    let answer = link.client.call(RangeRequest::key(link.keys.era())).await?;
+    let era = answer.kvs.first().map(parse_era).transpose()?;
+    match link.memory.judge(answer.header.as_ref(), before) {
+        Ok(()) => {}
+        Err(went_back) if era.is_some_and(|era| era > link.memory.era()) => {
+            tracing::warn!(era, %went_back, "an era has begun that was not known: etcd is taken for what it is now");
+            link.memory.accept(answer.header.as_ref(), era.unwrap_or_default());
+        }
+        Err(went_back) => return Err(Trouble::WentBack(went_back).into()),
+    }
+    match era {
+        Some(era) if era < link.memory.era() => {
+            Err(Trouble::WentBack(WentBack::Revision { before, now: answer_revision(&answer) }).into())
+        }
+        Some(era) => Ok(era),
+        None => {
+            let tombstone = values::era_tombstone(value, timing);
+            let answer = link.txn(requests::initialise(&link.keys, &tombstone)).await?;
+            if answer.succeeded {
+                Ok(0)
+            } else {
+                answer.found(0).first().map_or(Err(JoinError::NewEra), parse_era)
+            }
+        }
+    }
+}
+
+fn answer_revision(answer: &highgate_elector::backend::etcd::wire::RangeResponse) -> Revision {
+    answer.header.as_ref().map_or(0, |header| revision(header.revision))
+}
+
+fn parse_era(kv: &KeyValue) -> Result<u64, JoinError> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    values::era(&kv.value).ok_or_else(|| JoinError::BadEra { key: text(&kv.key), value: text(&kv.value) })
+}
+
+async fn load(
+    link: &Link,
+    answer: &TxnResponse,
+    writes: usize,
+    era: u64,
+    timing: &Timing,
+) -> Result<Loaded, JoinError> {
+    let pinned = answer.revision();
+    let (records, candidates) = tokio::try_join!(marks(link, pinned), candidates(link, pinned))?;
+    let seq = answer.found(writes + SEQ).first();
+    let snapshot = Snapshot {
+        seq: seq.map_or(0, |kv| u64::try_from(kv.version).unwrap_or(0)),
+        watermark: seq.map_or(0, |kv| revision(kv.mod_revision)),
+        era,
+        records,
+        members: answer
+            .found(writes + MEMBERS)
+            .iter()
+            .filter_map(|kv| Some((incarnation(last_part(kv)?)?, values::member(kv, timing))))
+            .collect(),
+        tombstones: answer
+            .found(writes + TOMBSTONES)
+            .iter()
+            .filter_map(|kv| Some((last_part(kv)?.to_owned(), values::tombstone(kv, timing))))
+            .collect(),
+    };
+    Ok(Loaded { revision: pinned, snapshot, candidates })
+}
+
+fn last_part(kv: &KeyValue) -> Option<&str> {
+    std::str::from_utf8(&kv.key).ok()?.rsplit('/').next()
+}
+
+async fn marks(link: &Link, pinned: i64) -> Result<Vec<(Resource, Record)>, Trouble> {
+    let found = pages(link, link.keys.fences(), pinned).await?;
+    let mark = |kv: &KeyValue| match link.keys.parse(&kv.key) {
+        Some(Key::Fence(resource)) => Some((resource, values::record(kv))),
+        _ => None,
+    };
+    Ok(found.iter().filter_map(mark).collect())
+}
+
+async fn candidates(link: &Link, pinned: i64) -> Result<Vec<Poll>, Trouble> {
+    let found = pages(link, link.keys.elections(), pinned).await?;
+    let candidate = |kv: &KeyValue| match link.keys.parse(&kv.key) {
+        Some(Key::Candidate { resource, .. }) => Some(came(resource, kv)),
+        _ => None,
+    };
+    Ok(found.iter().filter_map(candidate).collect())
+}
+
+/// All keys that begin so, as they were at a revision.
+async fn pages(link: &Link, prefix: String, pinned: i64) -> Result<Vec<KeyValue>, Trouble> {
+    let range_end = prefix_end(prefix.as_bytes());
+    let mut page = RangeRequest { range_end, ..RangeRequest::key(prefix) }.limit(PAGE).at(pinned);
+    let mut found = Vec::new();
+    loop {
+        let answer = link.range(page.clone()).await?;
+        found.extend(answer.kvs);
+        match found.last() {
+            Some(last) if answer.more => page.key = [&last.key[..], b"\0"].concat(),
+            _ => return Ok(found),
+        }
+    }
+}

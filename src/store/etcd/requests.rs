@@ -1,0 +1,182 @@
+//! Every transaction that the store sends. Each may be run twice by etcd, and the second run changes nothing
+//! that matters: its compares fail, or it says again what is so.
+
+use highgate_elector::backend::etcd::fence::{MemberValue, TombstoneValue};
+use highgate_elector::backend::etcd::keys::Keys;
+use highgate_elector::backend::etcd::wire::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest,
+};
+
+use super::values::{fence, number};
+use crate::replica::{Given, Incarnation, Proposal, Revision};
+use crate::store::overview::incarnation_text;
+
+/// How many proposals share a transaction. etcd takes 128 operations by default, those of the innermost level
+/// included, and `seq` is one.
+pub(super) const MAX_PROPOSALS: usize = 120;
+
+/// The era's key and value have to be so.
+fn in_era(keys: &Keys, era: u64) -> Compare {
+    Compare::value_is(keys.era(), era.to_string())
+}
+
+fn put_seq(keys: &Keys) -> PutRequest {
+    PutRequest::new(keys.seq(), "")
+}
+
+/// A prefix that nobody has used: its first era. Like every era it begins with a tombstone, since nobody knows
+/// what was there before.
+pub(super) fn initialise(keys: &Keys, tombstone: &TombstoneValue) -> TxnRequest {
+    begin_era(keys, Compare::created_at(keys.era(), 0), 0, tombstone)
+}
+
+/// After a restore the members that etcd knows are not the members that live: the tombstone stands for those.
+pub(super) fn bump_era(keys: &Keys, from: u64, to: u64, tombstone: &TombstoneValue) -> TxnRequest {
+    begin_era(keys, in_era(keys, from), to, tombstone)
+}
+
+fn begin_era(keys: &Keys, given: Compare, era: u64, tombstone: &TombstoneValue) -> TxnRequest {
+    TxnRequest::when([given])
+        .then(PutRequest::new(keys.era(), era.to_string()))
+        .then(PutRequest::new(keys.tombstone(&format!("era-{era}")), tombstone.encode()))
+        .then(put_seq(keys))
+        .or_else(RangeRequest::key(keys.era()))
+}
+
+/// How many writes come before the reads of a join that succeeded.
+pub(super) const JOIN_WRITES: usize = 2;
+
+/// JOIN: the member's key and everything but the marks, in one revision. The reads come after the writes, so that
+/// they see them. A second run finds the key there and reads the same things at a later revision, which is as
+/// good: this member has opened nothing meanwhile.
+pub(super) fn join(keys: &Keys, me: Incarnation, era: u64, value: &MemberValue) -> TxnRequest {
+    let key = keys.member(&incarnation_text(me));
+    let mut request = TxnRequest::when([Compare::created_at(key.as_str(), 0), in_era(keys, era)])
+        .then(PutRequest::new(key, value.encode()))
+        .then(put_seq(keys));
+    for read in reads(keys) {
+        request = request.then(read.clone()).or_else(read);
+    }
+    request
+}
+
+/// Where the reads of a join or a listing are in its answer, after the writes.
+pub(super) const SEQ: usize = 0;
+pub(super) const MEMBERS: usize = 1;
+pub(super) const TOMBSTONES: usize = 2;
+pub(super) const ERA: usize = 3;
+
+fn reads(keys: &Keys) -> [RangeRequest; 4] {
+    [
+        RangeRequest::key(keys.seq()),
+        RangeRequest::below(keys.members()),
+        RangeRequest::below(keys.tombstones()),
+        RangeRequest::key(keys.era()),
+    ]
+}
+
+/// The same reads without a join.
+pub(super) fn list(keys: &Keys) -> TxnRequest {
+    reads(keys).into_iter().fold(TxnRequest::default(), TxnRequest::then)
+}
+
+/// RENEW. The first answer is what was there before: the last renewal that etcd knows of.
+pub(super) fn renew(
+    keys: &Keys,
+    me: Incarnation,
+    created: Revision,
+    era: u64,
+    value: &MemberValue,
+) -> TxnRequest {
+    let key = keys.member(&incarnation_text(me));
+    TxnRequest::when([Compare::created_at(key.as_str(), number(created)), in_era(keys, era)])
+        .then(RangeRequest::key(key.as_str()).keys_only())
+        .then(PutRequest::new(key, value.encode()))
+        .or_else(RangeRequest::key(keys.era()))
+}
+
+/// RAISE, SEAL and whatever else changes marks: each proposal on its own condition, all in one revision. The
+/// answer to each is at its own place; that of one that was refused has read the mark.
+pub(super) fn propose(keys: &Keys, era: u64, proposals: &[Proposal]) -> TxnRequest {
+    let mut request = TxnRequest::when([in_era(keys, era)]);
+    for proposal in proposals {
+        request = request.then(one_proposal(keys, proposal));
+    }
+    request.then(put_seq(keys))
+}
+
+fn one_proposal(keys: &Keys, proposal: &Proposal) -> TxnRequest {
+    let Proposal { resource, seen, record, given } = proposal;
+    let key = keys.fence(resource);
+    let mut compares = vec![Compare::changed_at(key.as_str(), number(*seen))];
+    match given {
+        Given::Nothing => {}
+        Given::Leads(candidate) => {
+            let created = number(record.token & ((1 << 48) - 1));
+            compares.extend(Compare::issued(keys, resource, candidate.to_vec(), created));
+        }
+        Given::Leaderless => {
+            compares.push(Compare::created_at(keys.election(resource), 0).of_all_below());
+        }
+    }
+    TxnRequest::when(compares)
+        .then(PutRequest::new(key.as_str(), fence(record).encode()))
+        .or_else(RangeRequest::key(key))
+}
+
+/// EVICT: a member becomes a tombstone, if it has said nothing since.
+pub(super) fn evict(
+    keys: &Keys,
+    member: Incarnation,
+    modified: Revision,
+    tombstone: &TombstoneValue,
+) -> TxnRequest {
+    let name = incarnation_text(member);
+    let key = keys.member(&name);
+    TxnRequest::when([Compare::changed_at(key.as_str(), number(modified))])
+        .then(DeleteRangeRequest::key(key))
+        .then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
+        .then(put_seq(keys))
+}
+
+/// EVICT by an operator's order, whatever the member says meanwhile.
+pub(super) fn retire(keys: &Keys, member: Incarnation, tombstone: &TombstoneValue) -> TxnRequest {
+    let name = incarnation_text(member);
+    let key = keys.member(&name);
+    TxnRequest::when([Compare::created_after(key.as_str(), 0)])
+        .then(DeleteRangeRequest::key(key))
+        .then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
+        .then(put_seq(keys))
+        .or_else(RangeRequest::key(keys.tombstone(&name)))
+}
+
+/// A member that vanished by somebody's hand gets the tombstone that it should have had.
+pub(super) fn bury(keys: &Keys, member: Incarnation, tombstone: &TombstoneValue) -> TxnRequest {
+    let name = incarnation_text(member);
+    let absent = |key: String| Compare::created_at(key, 0);
+    TxnRequest::when([absent(keys.member(&name)), absent(keys.tombstone(&name))])
+        .then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
+        .then(put_seq(keys))
+}
+
+/// FORGET. The answer of a refusal says whether the tombstone is there at all.
+pub(super) fn forget(keys: &Keys, name: &str, modified: Revision) -> TxnRequest {
+    let key = keys.tombstone(name);
+    TxnRequest::when([Compare::changed_at(key.as_str(), number(modified))])
+        .then(DeleteRangeRequest::key(key.as_str()))
+        .then(put_seq(keys))
+        .or_else(RangeRequest::key(key))
+}
+
+/// LEAVE: nothing of this incarnation is under way any more. It may have been evicted meanwhile.
+pub(super) fn leave(keys: &Keys, me: Incarnation) -> TxnRequest {
+    let name = incarnation_text(me);
+    let (member, tombstone) = (keys.member(&name), keys.tombstone(&name));
+    let evicted = TxnRequest::when([Compare::created_after(tombstone.as_str(), 0)])
+        .then(DeleteRangeRequest::key(tombstone))
+        .then(put_seq(keys));
+    TxnRequest::when([Compare::created_after(member.as_str(), 0)])
+        .then(DeleteRangeRequest::key(member))
+        .then(put_seq(keys))
+        .or_else(evicted)
+}

@@ -1,0 +1,176 @@
+//! Between what etcd holds and what the protocol's machine knows.
+//!
+//! A value that cannot be read is taken for the worst it could mean: a mark that is shut, a member that has
+//! acknowledged nothing.
+
+use std::time::Duration;
+
+use highgate_elector::Resource;
+use highgate_elector::backend::etcd::fence::{Fence, MemberValue, TombstoneValue};
+use highgate_elector::backend::etcd::keys::{Key, Keys};
+use highgate_elector::backend::etcd::wire::{Event, EventKind, KeyValue};
+
+use crate::replica::{Applied, Change, Incarnation, Member, Record, Revision, State, Timing, Tombstone};
+
+/// etcd counts revisions from 1 in 63 bits.
+pub(super) fn revision(number: i64) -> Revision {
+    Revision::try_from(number).unwrap_or(0)
+}
+
+pub(super) fn number(revision: Revision) -> i64 {
+    i64::try_from(revision).unwrap_or(i64::MAX)
+}
+
+pub(super) fn record(kv: &KeyValue) -> Record {
+    let modified = revision(kv.mod_revision);
+    let Some(fence) = Fence::decode(&kv.value) else {
+        let key = String::from_utf8_lossy(&kv.key);
+        tracing::error!(%key, "this mark cannot be read, so its resource stays shut; raise it by hand");
+        return Record { modified, frozen: true, ..Record::default() };
+    };
+    Record {
+        token: fence.token,
+        modified,
+        settled: revision(fence.settled),
+        state: if fence.raised { State::Raised } else { State::Open },
+        frozen: fence.frozen,
+        vacant: fence.vacant,
+        block: fence.block,
+        block_next: fence.block_next,
+        issued: fence.issued,
+    }
+}
+
+pub(super) fn fence(record: &Record) -> Fence {
+    Fence {
+        token: record.token,
+        raised: record.state == State::Raised,
+        frozen: record.frozen,
+        vacant: record.vacant,
+        block: record.block,
+        block_next: record.block_next,
+        issued: record.issued,
+        settled: number(record.settled),
+    }
+}
+
+/// `own` is what this replica waits for; one that promises to take longer is waited for longer.
+pub(super) fn member(kv: &KeyValue, own: &Timing) -> Member {
+    let mut member = Member::new(revision(kv.create_revision));
+    member.modified = revision(kv.mod_revision);
+    member.watermark = 0;
+    member.wait = own.wait();
+    if let Some(value) = MemberValue::decode(&kv.value) {
+        member.watermark = revision(value.watermark);
+        member.draining = value.draining.iter().copied().map(revision).collect();
+        member.wait = wait(own, value.validity, value.lock_delay);
+        member.name = value.name;
+    }
+    member
+}
+
+pub(super) fn tombstone(kv: &KeyValue, own: &Timing) -> Tombstone {
+    let modified = revision(kv.mod_revision);
+    match TombstoneValue::decode(&kv.value) {
+        Some(value) => Tombstone {
+            created: revision(value.created),
+            watermark: revision(value.watermark),
+            draining: value.draining.iter().copied().map(revision).collect(),
+            modified,
+            wait: wait(own, value.validity, value.lock_delay),
+            ..Tombstone::default()
+        },
+        None => Tombstone { modified, wait: own.wait(), ..Tombstone::default() },
+    }
+}
+
+fn wait(own: &Timing, validity: Duration, lock_delay: Duration) -> Duration {
+    own.wait().max(Timing { validity, lock_delay, ..*own }.wait())
+}
+
+/// What is left of a member that is taken out.
+pub(super) fn tombstone_value(member: &Member, own: &Timing) -> TombstoneValue {
+    TombstoneValue {
+        created: number(member.created),
+        watermark: number(member.watermark),
+        draining: member.draining.iter().copied().map(number).collect(),
+        validity: own.validity,
+        // The member's own promise, in the only number that is left of it.
+        lock_delay: own.lock_delay + member.wait.saturating_sub(own.wait()),
+    }
+}
+
+pub(super) fn incarnation(name: &str) -> Option<Incarnation> {
+    Incarnation::from_str_radix(name, 16).ok()
+}
+
+/// A candidate came or went.
+pub(super) enum Poll {
+    Came { resource: Resource, key: Vec<u8>, created: Revision, holder: String },
+    Went { resource: Resource, key: Vec<u8> },
+}
+
+impl Poll {
+    pub(super) fn resource(&self) -> &Resource {
+        let (Self::Came { resource, .. } | Self::Went { resource, .. }) = self;
+        resource
+    }
+}
+
+/// One revision, as the machine and the elections see it.
+pub(super) struct Sorted {
+    pub(super) applied: Applied,
+    pub(super) polls: Vec<Poll>,
+}
+
+/// All events of one revision.
+pub(super) fn sort(keys: &Keys, own: &Timing, revision_of_all: i64, events: &[Event]) -> Sorted {
+    let mut applied = Applied { revision: revision(revision_of_all), ..Applied::default() };
+    let mut polls = Vec::new();
+    for event in events {
+        let Some(kv) = &event.kv else { continue };
+        let deleted = event.kind == i32::from(EventKind::Delete);
+        match keys.parse(&kv.key) {
+            Some(Key::Seq) => applied.seq = u64::try_from(kv.version).ok().filter(|_| !deleted),
+            Some(Key::Era) => applied.changes.extend(era(&kv.value).map(Change::Era)),
+            // Nobody deletes a mark. If somebody does, what is known here stays so.
+            Some(Key::Fence(_)) if deleted => {}
+            Some(Key::Fence(resource)) => applied.changes.push(Change::Record(resource, record(kv))),
+            Some(Key::Member(name)) => applied.changes.extend(incarnation(name).map(|id| match deleted {
+                true => Change::Gone(id),
+                false => Change::Member(id, member(kv, own)),
+            })),
+            Some(Key::Tombstone(name)) => applied.changes.push(match deleted {
+                true => Change::Forgotten(name.to_owned()),
+                false => Change::Tombstone(name.to_owned(), tombstone(kv, own)),
+            }),
+            Some(Key::Candidate { resource, .. }) => polls.push(match deleted {
+                true => Poll::Went { resource, key: kv.key.clone() },
+                false => came(resource, kv),
+            }),
+            None => {}
+        }
+    }
+    Sorted { applied, polls }
+}
+
+pub(super) fn came(resource: Resource, kv: &KeyValue) -> Poll {
+    let holder = String::from_utf8_lossy(&kv.value).into_owned();
+    Poll::Came { resource, key: kv.key.clone(), created: revision(kv.create_revision), holder }
+}
+
+/// The era is a decimal; before the first gateway there is none.
+pub(super) fn era(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok().filter(|era| *era < 1 << 15)
+}
+
+/// The tombstone that an era begins with: of whoever may live without etcd knowing it.
+pub(super) fn era_tombstone(value: &MemberValue, own: &Timing) -> TombstoneValue {
+    TombstoneValue {
+        created: 0,
+        watermark: 0,
+        draining: Vec::new(),
+        validity: own.validity,
+        lock_delay: value.lock_delay,
+    }
+}
