@@ -1,0 +1,268 @@
+//! A whole trial: `trial("name").validity("4s").relayed().start()`.
+//!
+//! Three etcd nodes, three gateways on them and one recording upstream, each on ports of its own and all ended with
+//! the trial. The first raise on a fresh prefix has to wait until every gateway of the era before could have
+//! noticed: `start` waits for that, so tests begin with a cluster at rest.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use toml::{Table, Value};
+
+use super::etcd::{Etcd, PREFIX};
+use super::eventually;
+use super::gateway::Gateway;
+use super::judge::{self, Summary};
+use super::line::Line;
+use super::turn::Turn;
+use super::upstream::Upstream;
+use super::writer::Answers;
+
+/// The lock-delay D of a trial that does not say otherwise.
+const LOCK_DELAY: Duration = Duration::from_millis(300);
+
+pub(crate) struct Builder {
+    test: &'static str,
+    validity: Duration,
+    lock_delay: Duration,
+    routes: Table,
+    relayed: bool,
+    alone: bool,
+    shared: bool,
+}
+
+pub(crate) struct Trial {
+    /// None if the gateways do not share anything.
+    etcd: Option<Etcd>,
+    pub(crate) gateways: Vec<Gateway>,
+    pub(crate) upstream: Upstream,
+    pub(crate) answers: Arc<Answers>,
+    pub(crate) timing: Timing,
+    pub(crate) folder: TempDir,
+    _turn: Turn,
+}
+
+/// The protocol's times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// V: how long a gateway serves after it was last heard of.
+    pub(crate) validity: Duration,
+    /// D: how long an effect may come after an end that nobody saw.
+    pub(crate) lock_delay: Duration,
+}
+
+impl Timing {
+    /// X: after how long without progress a gateway is suspected.
+    pub(crate) fn suspect(self) -> Duration {
+        self.validity / 2
+    }
+
+    /// W: after how long a gateway that was evicted has noticed for sure.
+    pub(crate) fn wait(self) -> Duration {
+        self.validity.mul_f64(1.01) + Duration::from_millis(50)
+    }
+
+    /// How long a raise may take when a gateway is lost.
+    pub(crate) fn bound(self) -> Duration {
+        self.suspect() + self.wait() + self.lock_delay
+    }
+}
+
+/// Three gateways that trust any token, with a short validity.
+pub(crate) fn trial(test: &'static str) -> Builder {
+    let client = Table::from_iter([("client".to_owned(), Value::from(true))]);
+    let routes = [
+        ("name", Value::from("ledger")),
+        ("resource", client.into()),
+        ("tokens", "trusted".into()),
+        ("hold_timeout", "10s".into()),
+        ("drain_timeout", "5s".into()),
+    ];
+    let routes = routes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let validity = Duration::from_secs(1);
+    let builder = Builder {
+        test,
+        validity,
+        lock_delay: LOCK_DELAY,
+        routes,
+        relayed: false,
+        alone: false,
+        shared: true,
+    };
+    builder.lock_delay(LOCK_DELAY)
+}
+
+impl Builder {
+    pub(crate) fn validity(mut self, validity: Duration) -> Self {
+        self.validity = validity;
+        self
+    }
+
+    /// How long the upstream may go on after a cut, and the gateways wait for it.
+    pub(crate) fn lock_delay(mut self, lock_delay: Duration) -> Self {
+        self.lock_delay = lock_delay;
+        self.route("lock_delay", format!("{}ms", lock_delay.as_millis()))
+    }
+
+    /// Sets a key of the route.
+    pub(crate) fn route(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.routes.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Every gateway has a line to etcd that can be cut.
+    pub(crate) fn relayed(mut self) -> Self {
+        self.relayed = true;
+        self
+    }
+
+    /// Nothing else runs meanwhile, as far as these tests are concerned.
+    pub(crate) fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
+    /// Each gateway has an embedded store: what the others do is nothing to it.
+    pub(crate) fn unshared(mut self) -> Self {
+        self.shared = false;
+        self
+    }
+
+    /// Nothing if there is no etcd, which has been said then.
+    pub(crate) fn start(self) -> Option<Trial> {
+        let turn = Turn::take(self.alone);
+        let etcd = if self.shared { Some(Etcd::start(self.test)?) } else { None };
+        let upstream = Upstream::start(self.lock_delay);
+        let folder = tempfile::Builder::new().prefix("cluster-test-").tempdir().expect("a temporary folder");
+        let answers = Arc::new(Answers::default());
+        let gateway = |number| self.gateway(number, etcd.as_ref(), &upstream, folder.path(), &answers);
+        let gateways: Vec<_> = (0..3).map(gateway).collect();
+        let timing = Timing { validity: self.validity, lock_delay: self.lock_delay };
+        let trial = Trial { etcd, gateways, upstream, answers, timing, folder, _turn: turn };
+        trial.comes_to_rest();
+        Some(trial)
+    }
+
+    fn gateway(
+        &self,
+        number: usize,
+        etcd: Option<&Etcd>,
+        upstream: &Upstream,
+        folder: &Path,
+        answers: &Arc<Answers>,
+    ) -> Gateway {
+        let name = format!("gateway-{number}");
+        let line = etcd.filter(|_| self.relayed).map(|etcd| Line::to(etcd.ports()));
+        let ports = line.as_ref().map(Line::ports).or(etcd.map(|etcd| etcd.ports()));
+        let config = self.config(&name, ports, upstream, folder);
+        Gateway::start(name, config, line, answers.clone())
+    }
+
+    fn config(&self, name: &str, etcd: Option<Vec<u16>>, upstream: &Upstream, folder: &Path) -> PathBuf {
+        let mut store = section(&[("path", &folder.join(name).to_string_lossy())]);
+        if let Some(ports) = etcd {
+            let endpoint = |port: &u16| Value::from(format!("http://127.0.0.1:{port}"));
+            store.insert("kind".into(), "etcd".into());
+            store.insert("prefix".into(), PREFIX.into());
+            store.insert("validity".into(), format!("{}ms", self.validity.as_millis()).into());
+            store.insert("endpoints".into(), ports.iter().map(endpoint).collect::<Vec<_>>().into());
+        }
+        let mut route = self.routes.clone();
+        // Nobody but this gateway knows this path: so the upstream knows who forwards.
+        route.insert("upstream".into(), format!("http://{}/{name}", upstream.address).into());
+        let mut config = Table::new();
+        config.insert("store".into(), store.into());
+        config.insert("log".into(), section(&[("access", "off")]).into());
+        config
+            .insert("shutdown".into(), section(&[("unready_delay", "500ms"), ("drain_limit", "5s")]).into());
+        config.insert("routes".into(), vec![route].into());
+        let file = folder.join(format!("{name}.toml"));
+        std::fs::write(&file, toml::to_string(&config).expect("a table is TOML")).expect("a file of ours");
+        file
+    }
+}
+
+fn section(keys: &[(&str, &str)]) -> Table {
+    keys.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))).collect()
+}
+
+impl Trial {
+    pub(crate) fn etcd(&self) -> &Etcd {
+        self.etcd.as_ref().expect("the gateways share an etcd")
+    }
+
+    pub(crate) fn etcd_mut(&mut self) -> &mut Etcd {
+        self.etcd.as_mut().expect("the gateways share an etcd")
+    }
+
+    /// All gateways are ready, know of each other, and wait for none that came before them.
+    fn comes_to_rest(&self) {
+        self.gateways.iter().for_each(Gateway::becomes_ready);
+        let Some(_) = self.etcd else { return };
+        let is_complete = |gateway: &Gateway| {
+            let overview = gateway.overview();
+            let count = |list: &str| overview[list].as_array().map(Vec::len);
+            (count("replicas"), count("tombstones")) == (Some(self.gateways.len()), Some(0))
+        };
+        eventually("the gateways have found each other", || self.gateways.iter().all(is_complete));
+    }
+
+    /// Raises a resource through the first gateway, and waits until all of them pass the token.
+    pub(crate) fn raises(&self, resource: &str, token: u64) {
+        let outcome = self.gateways[0].write(resource, token).send();
+        assert!(outcome.passed(), "{outcome:?}");
+        self.gateways.iter().for_each(|gateway| gateway.opens(resource, token));
+    }
+
+    /// What every gateway answers to a write with this token: passes.
+    pub(crate) fn passes_everywhere(&self, resource: &str, token: u64) {
+        for gateway in &self.gateways {
+            let outcome = gateway.write(resource, token).send();
+            assert!(outcome.passed(), "{} answers {token} with {outcome:?}", gateway.name);
+        }
+    }
+
+    /// What every gateway answers to a write with this token: a refusal.
+    pub(crate) fn is_refused_everywhere(&self, resource: &str, token: u64, status: u16, reason: &str) {
+        for gateway in &self.gateways {
+            let outcome = gateway.write(resource, token).send();
+            assert!(outcome.is_refused(status, reason), "{} answers {token} with {outcome:?}", gateway.name);
+        }
+    }
+
+    /// Runs `highgate` as an operator of this gateway would.
+    pub(crate) fn operate(&self, gateway: usize, arguments: &[&str]) -> Output {
+        let admin = self.gateways[gateway].door.admin().to_string();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_highgate"));
+        let output = command.args(arguments).args(["--admin", &admin]).output().expect("it was built");
+        println!("$ highgate {}\n{}", arguments.join(" "), String::from_utf8_lossy(&output.stdout).trim());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        judge::violations(&self.upstream.record().entries(), &self.answers.told())
+    }
+
+    /// The promise was kept. Says what it was tried with.
+    pub(crate) fn is_kept(&self) -> Summary {
+        let violations = self.violations();
+        assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
+        let summary = judge::summary(&self.upstream.record().entries(), &self.answers.told());
+        println!("{summary}");
+        summary
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for gateway in &self.gateways {
+                println!("\n{} said last:\n{}", gateway.name, gateway.last_words());
+            }
+        }
+    }
+}

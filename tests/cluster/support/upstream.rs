@@ -1,0 +1,169 @@
+//! The upstream: takes writes, lets each take effect when its time has come, and records all of it.
+//!
+//! Headers say how long a write takes: `X-Delay-Ms` until its effect, `X-Held` until the test releases that name. A
+//! delayed write goes on although its connection was cut, for not quite the lock-delay: that is the worst that
+//! assumption A4 allows. A held one is given up at the cut, since nobody could say when its effect would come.
+
+use std::collections::HashSet;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::record::{Cut, Entry, Record};
+use super::wire::{Head, Wire};
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// How much of the lock-delay is left unused: the cut is seen here later than it was made.
+const MARGIN: Duration = Duration::from_millis(100);
+
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    record: Record,
+    /// How long after a cut an effect may still come.
+    grace: Duration,
+    released: Mutex<HashSet<String>>,
+}
+
+impl Upstream {
+    pub(crate) fn start(lock_delay: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let grace = lock_delay.saturating_sub(MARGIN);
+        let shared = Arc::new(Shared { record: Record::default(), grace, released: Mutex::default() });
+        let upstream = Self { address, shared: shared.clone() };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = shared.clone();
+                thread::spawn(move || Connection { wire: Wire::new(stream), shared }.serve());
+            }
+        });
+        upstream
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.shared.record
+    }
+
+    /// Lets go on what is held under this name, now and later.
+    pub(crate) fn release(&self, name: &str) {
+        self.shared.released().insert(name.to_owned());
+    }
+}
+
+impl Shared {
+    fn released(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Connection {
+    wire: Wire,
+    shared: Arc<Shared>,
+}
+
+/// When a write takes effect.
+enum Due {
+    At(Instant),
+    Released(String),
+}
+
+impl Connection {
+    /// Until the gateway ends the connection, which it may at any time.
+    fn serve(mut self) {
+        while let Ok(true) = self.serve_one() {}
+    }
+
+    /// False once the connection has ended.
+    fn serve_one(&mut self) -> io::Result<bool> {
+        if self.wire.buffer.is_empty() && !self.wire.fill()? {
+            return Ok(false);
+        }
+        let received = Instant::now();
+        let head = self.wire.head()?.ok_or(ErrorKind::UnexpectedEof)?;
+        let number = self.shared.record.write(|entries| {
+            entries.push(entry(&head, received));
+            entries.len() - 1
+        });
+        self.wire.exactly(head.length().unwrap_or(0), &mut |_| ())?;
+        if !self.waits(number, &due(&head, received)) {
+            return Ok(false);
+        }
+        let cut = self.note(number, |entry| {
+            entry.effect = Some(Instant::now());
+            entry.responded = entry.cut.is_none().then(Instant::now);
+            entry.cut.is_some()
+        });
+        if cut {
+            return Ok(false);
+        }
+        self.wire.send(ANSWER)?;
+        Ok(true)
+    }
+
+    /// Until the write is due; false if it never will be, because it was cut for too long.
+    fn waits(&self, number: usize, due: &Due) -> bool {
+        let mut cut: Option<Instant> = None;
+        loop {
+            match due {
+                Due::At(time) if Instant::now() >= *time => return true,
+                Due::Released(name) if self.shared.released().contains(name) => return true,
+                Due::Released(_) if cut.is_some() => return false,
+                Due::At(_) if cut.is_some_and(|cut| cut.elapsed() >= self.shared.grace) => return false,
+                Due::At(_) | Due::Released(_) => {}
+            }
+            if let (None, Some(how)) = (cut, ended(&self.wire.stream)) {
+                let now = Instant::now();
+                cut = Some(now);
+                self.note(number, |entry| entry.cut = Some((now, how)));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn note<R>(&self, number: usize, change: impl FnOnce(&mut Entry) -> R) -> R {
+        self.shared.record.write(|entries| change(&mut entries[number]))
+    }
+}
+
+fn entry(head: &Head, received: Instant) -> Entry {
+    let text = |name| head.get(name).unwrap_or_default().to_owned();
+    let path = head.start.split(' ').nth(1).unwrap_or_default();
+    Entry {
+        id: text("x-request"),
+        resource: text("x-fencing-resource"),
+        token: text("x-fencing-token").parse().expect("what is forwarded has a token"),
+        gateway: path.split('/').nth(1).unwrap_or_default().to_owned(),
+        received,
+        effect: None,
+        responded: None,
+        cut: None,
+    }
+}
+
+fn due(head: &Head, received: Instant) -> Due {
+    if let Some(name) = head.get("x-held") {
+        return Due::Released(name.to_owned());
+    }
+    let delay = head.get("x-delay-ms").map_or(0, |delay| delay.parse().expect("a number of milliseconds"));
+    Due::At(received + Duration::from_millis(delay))
+}
+
+/// How the other side has ended the connection, if it has.
+fn ended(stream: &TcpStream) -> Option<Cut> {
+    stream.set_nonblocking(true).ok()?;
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).ok()?;
+    match peeked {
+        Ok(0) => Some(Cut::Closed),
+        Ok(_) => None,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(_) => Some(Cut::Reset),
+    }
+}
