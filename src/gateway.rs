@@ -16,6 +16,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::admin::{self, Admin};
 use crate::config::{self, Config, Routes, Shutdown};
+use crate::controls::{Rule, breaks};
 use crate::drain::Phase;
 use crate::events::{Bus, Notice};
 use crate::gate::{self, Setup, Sockets};
@@ -281,7 +282,9 @@ fn open_store(
         lock_delay: routes.longest_lock_delay(),
         drain_timeout: routes.longest_drain_timeout(),
         cut: Arc::new(move || {
-            cut.reset_fenced();
+            if !breaks(Rule::Cut) {
+                cut.reset_fenced();
+            }
         }),
         tell,
     })?;

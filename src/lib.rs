@@ -31,6 +31,7 @@
 
 pub mod admin;
 pub mod config;
+pub mod controls;
 mod drain;
 pub mod elections;
 pub mod events;

@@ -23,6 +23,7 @@ use super::forward::pool::{ConnectError, Line};
 use super::respond::{Answer, Fault, Outcome, Refusal, Refused};
 use super::{Admitted, Claimed, Worker};
 use crate::config::{OnUnknown, Route, Tokens};
+use crate::controls::{Rule, breaks};
 use crate::ledger::{Cell, Denied, Permit};
 use crate::metrics::Decision;
 use crate::store::Unproved;
@@ -110,7 +111,10 @@ async fn judge(
         let line = worker.pool.check_out(route).await?;
         line.arm();
         match cell.admit(token) {
-            Ok(permit) => return Ok((upload, line, Some(permit), Decision::Admitted)),
+            Ok(permit) => {
+                let permit = Some(permit).filter(|_| !breaks(Rule::Guard));
+                return Ok((upload, line, permit, Decision::Admitted));
+            }
             Err(denied) => {
                 worker.pool.check_in(line);
                 if !matches!(denied, Denied::Raising | Denied::Ahead { .. }) {

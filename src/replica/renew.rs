@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{Fenced, Output, Replica, Time};
+use crate::controls::{Rule, breaks};
 
 /// Between two renewals that only tell of progress.
 const COALESCE: Duration = Duration::from_millis(20);
@@ -56,6 +57,9 @@ impl Timing {
     /// W + D: how long after its eviction was seen nothing of a member can take effect any more. W is longer
     /// than the validity by what clocks may differ.
     pub fn wait(&self) -> Duration {
+        if breaks(Rule::Wait) {
+            return self.lock_delay;
+        }
         self.validity + self.validity / 100 + Duration::from_millis(50) + self.lock_delay
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use highgate_elector::Resource;
 
 use super::{Output, Record, Replica, Revision, State, Time};
+use crate::controls::{Rule, breaks};
 
 /// A process start. Never reused.
 pub type Incarnation = u128;
@@ -101,7 +102,8 @@ impl Tombstone {
 
     /// Whether nothing below the raise can come from it any more.
     fn lets_pass(&self, now: Time, record: &Record) -> bool {
-        acknowledged(self.created, self.watermark, &self.draining, record.modified)
+        breaks(Rule::TombstoneAge)
+            || acknowledged(self.created, self.watermark, &self.draining, record.modified)
             || (now >= self.ends() && !self.blocks(record))
     }
 
@@ -127,7 +129,11 @@ impl Replica {
         record.state == State::Raised
             && (self.timing.is_none() || super::era_of(record.token) == self.era)
             && self.watermark() >= record.modified
-            && self.members.values().all(|member| member.has_acknowledged(record.modified))
+            && (breaks(Rule::Seal) || self.everybody_is_done(now, record))
+    }
+
+    fn everybody_is_done(&self, now: Time, record: &Record) -> bool {
+        self.members.values().all(|member| member.has_acknowledged(record.modified))
             && self.tombstones.values().all(|tombstone| tombstone.lets_pass(now, record))
     }
 
@@ -156,7 +162,9 @@ impl Replica {
         if let Some(before) = self.undrained.insert(resource.clone(), raise) {
             self.stop_draining(now, before);
         }
-        self.me().draining.insert(raise);
+        if !breaks(Rule::Drain) {
+            self.me().draining.insert(raise);
+        }
     }
 
     pub(super) fn stop_draining(&mut self, now: Time, raise: Revision) {

@@ -24,6 +24,7 @@ use slab::Slab;
 use super::body::{Download, Upload};
 use super::pool::Line;
 use crate::config::{OnUnknown, Route};
+use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::gate::Worker;
 use crate::gate::accept::Conduct;
@@ -181,7 +182,7 @@ impl Flight {
         self: Rc<Self>,
         rest: impl FnOnce(Rc<Self>) -> LocalBoxFuture<'static, ()>,
     ) {
-        if !self.fenced {
+        if !self.fenced || breaks(Rule::GuardWithoutClient) {
             return self.abandon();
         }
         self.orphaned_since.set(Some(Instant::now()));
@@ -205,6 +206,7 @@ impl Flight {
         self.worker.bus.publish(Notice::Unknown { route: self.route.name.clone(), resource, token, why });
         match self.route.on_unknown {
             OnUnknown::Proceed => drop(permit),
+            OnUnknown::Delay if breaks(Rule::LockDelay) => drop(permit),
             OnUnknown::Block => self.worker.ledger.block(permit),
             OnUnknown::Delay => {
                 let delay = self.route.lock_delay;
@@ -276,6 +278,11 @@ impl Future for Exchange {
             Ok(response) => {
                 this.flight.status.set(Some(response.status()));
                 this.flight.moved();
+                if breaks(Rule::GuardToTheEnd)
+                    && let Some(live) = this.flight.live.borrow_mut().as_mut()
+                {
+                    live.permit = None;
+                }
                 let (head, body) = response.into_parts();
                 Ok((Response::from_parts(head, ()), body))
             }

@@ -17,6 +17,7 @@ use super::queues::Queues;
 use super::serve::fenced;
 use super::session::{Leaver, Session};
 use super::values::{Poll, Sorted, revision, sort};
+use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::replica::{
     Answer, Applied, Change, Fenced, Given, Incarnation, Input, Output, Proposal, Replica, Revision, floor,
@@ -274,7 +275,7 @@ impl Driver {
     }
 
     pub(super) fn renewed(&mut self, renewal: &Renewal, result: Result<TxnResponse, Trouble>) {
-        let sent = renewal.sent.since_boot();
+        let sent = if breaks(Rule::ValidityFromSending) { now_time() } else { renewal.sent.since_boot() };
         let result = result.and_then(|answer| self.check_for_loss(renewal, answer));
         let answer = match self.judge(result) {
             Some(answer) if answer.succeeded => Answer::Accepted,

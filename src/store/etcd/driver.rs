@@ -22,6 +22,7 @@ use super::load::{JoinError, Joined, Loaded, join};
 use super::requests;
 use super::session::{Leaver, Promise, Session};
 use super::warden::Watched;
+use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::ledger::Ledger;
 use crate::replica::{Incarnation, Input, Proposal, Revision, Time, Timing};
@@ -338,7 +339,10 @@ impl Driver {
         }
         for leaver in &mut self.leavers {
             let busy = leaver.counted.is_some_and(|counted| validity.in_flight_of(counted) > 0);
-            if leaver.leaving || busy || leaver.retry_at.is_some_and(|at| Instant::now() < at) {
+            if leaver.leaving
+                || (busy && !breaks(Rule::LeaveEmpty))
+                || leaver.retry_at.is_some_and(|at| Instant::now() < at)
+            {
                 continue;
             }
             leaver.leaving = true;

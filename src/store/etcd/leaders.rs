@@ -12,6 +12,7 @@ use super::link::Trouble;
 use super::proofs::{Claim, Course, OUT_OF_REACH};
 use super::queues::{Candidate, Head, Turn};
 use super::values::{number, revision};
+use crate::controls::{Rule, breaks};
 use crate::replica::{Input, Want, floor};
 use crate::store::Unproved;
 
@@ -61,6 +62,10 @@ impl Driver {
     }
 
     pub(super) fn prove(&mut self, resource: &Resource, claim: Claim) {
+        if breaks(Rule::SharedMarks) {
+            self.raise_here(resource, claim.token);
+            return claim.settle(Ok(()));
+        }
         let Stage::Inside(session) = &mut self.stage else { return claim.settle(Err(Unproved::Away)) };
         let (era, record) = (session.replica.era(), session.replica.record(resource));
         match claim.token.era().cmp(&era) {

@@ -8,7 +8,8 @@ use highgate_elector::backend::etcd::wire::{
 };
 
 use super::values::{fence, number};
-use crate::replica::{Given, Incarnation, Proposal, Revision};
+use crate::controls::{Rule, breaks};
+use crate::replica::{Given, Incarnation, Proposal, Revision, State};
 use crate::store::overview::incarnation_text;
 
 /// How many proposals share a transaction. etcd takes 128 operations by default, those of the innermost level
@@ -109,6 +110,9 @@ fn one_proposal(keys: &Keys, proposal: &Proposal) -> TxnRequest {
     let Proposal { resource, seen, record, given } = proposal;
     let key = keys.fence(resource);
     let mut compares = vec![Compare::changed_at(key.as_str(), number(*seen))];
+    if record.state == State::Open && breaks(Rule::SealCompare) {
+        compares.clear();
+    }
     match given {
         Given::Nothing => {}
         Given::Leads(candidate) => {
@@ -133,10 +137,13 @@ pub(super) fn evict(
 ) -> TxnRequest {
     let name = incarnation_text(member);
     let key = keys.member(&name);
-    TxnRequest::when([Compare::changed_at(key.as_str(), number(modified))])
+    let evict = TxnRequest::when([Compare::changed_at(key.as_str(), number(modified))])
         .then(DeleteRangeRequest::key(key))
-        .then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
-        .then(put_seq(keys))
+        .then(put_seq(keys));
+    if breaks(Rule::Tombstone) {
+        return evict;
+    }
+    evict.then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
 }
 
 /// EVICT by an operator's order, whatever the member says meanwhile.

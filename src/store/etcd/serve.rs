@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use highgate_elector::backend::etcd::wire::TxnRequest;
-use highgate_elector::{Moment, Resource};
+use highgate_elector::{Moment, Resource, Token};
 
 use super::driver::{Driver, Renewal, Report, Stage, moment, now_time};
 use super::load::list;
@@ -13,8 +13,9 @@ use super::requests::{self, MAX_PROPOSALS};
 use super::session::Promise;
 use super::values::tombstone_value;
 use super::warden::{Ended, wall_ahead};
+use crate::controls::{Rule, breaks};
 use crate::events::Notice;
-use crate::ledger::NotOpened;
+use crate::ledger::{NotOpened, Shut};
 use crate::replica::{Fenced, Incarnation, Input, Output, Proposal, Revision};
 use crate::store::{Command, MAX_QUEUED};
 
@@ -28,8 +29,12 @@ impl Driver {
         match command {
             Command::Input(input) => {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
-                if !(matches!(input, Input::Want(_)) && self.is_overloaded()) {
-                    self.step(input);
+                match input {
+                    Input::Want(want) if breaks(Rule::SharedMarks) => {
+                        self.raise_here(&want.resource, want.token)
+                    }
+                    Input::Want(_) if self.is_overloaded() => {}
+                    input => self.step(input),
                 }
             }
             Command::Left(resource) => self.left(resource),
@@ -45,6 +50,12 @@ impl Driver {
             Command::Expired(why) => self.expired(why),
             Command::Stop { .. } => unreachable!("the loop ends with it"),
         }
+    }
+
+    /// What a replica would do that shares nothing.
+    pub(super) fn raise_here(&self, resource: &Resource, token: Token) {
+        let _ = self.shared.ledger.close(resource, token.get(), Shut::Raised);
+        let _ = self.shared.ledger.open(resource, token.get(), false);
     }
 
     /// Raises that etcd is too slow for are dropped: whoever waits for one is told to try again.
@@ -63,6 +74,7 @@ impl Driver {
         for output in outputs {
             let Stage::Inside(session) = &mut self.stage else { return };
             match output {
+                Output::Close { .. } | Output::Open { .. } if breaks(Rule::SharedMarks) => {}
                 Output::Propose(proposal) => {
                     // One that was not sent yet is overtaken by what has been heard since.
                     session.proposals.insert(proposal.resource.clone(), proposal);
