@@ -124,9 +124,11 @@ impl Replica {
         }
     }
 
-    /// A tombstone that was known keeps the time it was first seen.
+    /// A tombstone that was known keeps the time it was first seen, if it is of the same life: a member that a
+    /// late join has brought back is waited for anew.
     fn apply_tombstone(&mut self, now: Time, name: String, tombstone: Tombstone) {
-        let first_seen = self.tombstones.get(&name).map_or(now, |known| known.first_seen);
+        let known = self.tombstones.get(&name).filter(|known| known.created == tombstone.created);
+        let first_seen = known.map_or(now, |known| known.first_seen);
         self.tombstones.insert(name, Tombstone { first_seen, ..tombstone });
     }
 

@@ -253,6 +253,24 @@ fn an_evicted_member_holds_the_seal_until_it_has_certainly_fenced_and_its_cuts_a
 }
 
 #[test]
+fn a_member_that_was_brought_back_and_evicted_again_is_waited_for_anew() {
+    let mut cluster = Cluster::join(&[record(7, State::Open)]);
+    let name = format!("{PEER:032x}");
+    let grave = |created| Tombstone { created, wait: TIMING.wait(), ..Tombstone::default() };
+    cluster.log(vec![Change::Gone(PEER), Change::Tombstone(name.clone(), grave(50))]);
+    cluster.pass(TIMING.wait() - SECOND);
+    let back = cluster.revision + 1;
+    cluster.log(vec![Change::Member(PEER, Member::new(back))]);
+    cluster.raise(8);
+    cluster.step(drained());
+    cluster.log(vec![Change::Gone(PEER), Change::Tombstone(name, grave(back))]);
+    cluster.pass(TIMING.wait() - Duration::from_millis(1));
+    assert_eq!(cluster.seals(), [0u64; 0]);
+    cluster.pass(Duration::from_millis(1));
+    assert_eq!(cluster.seals(), [8]);
+}
+
+#[test]
 fn an_evicted_member_that_had_acknowledged_the_raise_holds_nothing() {
     let mut cluster = Cluster::join(&[record(7, State::Open)]);
     let raise = cluster.raise(8);

@@ -49,10 +49,12 @@ pub(super) const JOIN_WRITES: usize = 2;
 
 /// JOIN: the member's key and everything but the marks, in one revision. The reads come after the writes, so that
 /// they see them. A second run finds the key there and reads the same things at a later revision, which is as
-/// good: this member has opened nothing meanwhile.
+/// good: this member has opened nothing meanwhile. One that was evicted before the second run stays so.
 pub(super) fn join(keys: &Keys, me: Incarnation, era: u64, value: &MemberValue) -> TxnRequest {
-    let key = keys.member(&incarnation_text(me));
-    let mut request = TxnRequest::when([Compare::created_at(key.as_str(), 0), in_era(keys, era)])
+    let name = incarnation_text(me);
+    let key = keys.member(&name);
+    let absent = |key: &str| Compare::created_at(key, 0);
+    let mut request = TxnRequest::when([absent(&key), absent(&keys.tombstone(&name)), in_era(keys, era)])
         .then(PutRequest::new(key, value.encode()))
         .then(put_seq(keys));
     for read in reads(keys) {
