@@ -15,7 +15,6 @@ pub(crate) enum Control {
     CheckThenAct,
     ValidityFromKeepAlive,
     ValidityFromAnswer,
-    RenewWithoutEra,
     FenceWithoutCut,
     GuardDroppedAtHangUp,
     GuardDroppedAtHead,
@@ -37,10 +36,13 @@ pub(crate) enum Control {
     EraWithoutTombstone,
     WildClocks,
     PauseBeforeWrite,
+    JoinOverTombstone,
+    BlockedAtTheCut,
+    JudgedByOldEra,
 }
 
 impl Control {
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::PerReplicaCache,
         Self::OpenOnApply,
         Self::LoadBeforeRegister,
@@ -48,7 +50,6 @@ impl Control {
         Self::CheckThenAct,
         Self::ValidityFromKeepAlive,
         Self::ValidityFromAnswer,
-        Self::RenewWithoutEra,
         Self::FenceWithoutCut,
         Self::GuardDroppedAtHangUp,
         Self::GuardDroppedAtHead,
@@ -70,6 +71,9 @@ impl Control {
         Self::EraWithoutTombstone,
         Self::WildClocks,
         Self::PauseBeforeWrite,
+        Self::JoinOverTombstone,
+        Self::BlockedAtTheCut,
+        Self::JudgedByOldEra,
     ];
 
     /// As it is called in the list of the protocol's controls.
@@ -82,7 +86,6 @@ impl Control {
             Self::CheckThenAct => "check then act",
             Self::ValidityFromKeepAlive => "validity from lease keep-alive",
             Self::ValidityFromAnswer => "validity counted from the answer",
-            Self::RenewWithoutEra => "renewal without the era's compare",
             Self::FenceWithoutCut => "fence without cutting",
             Self::GuardDroppedAtHangUp => "guard dropped on client disconnect",
             Self::GuardDroppedAtHead => "guard dropped at the response head",
@@ -104,16 +107,28 @@ impl Control {
             Self::EraWithoutTombstone => "era bump without its tombstone",
             Self::WildClocks => "clocks beyond the assumed error",
             Self::PauseBeforeWrite => "pause between the check and the write",
+            Self::JoinOverTombstone => "JOIN run again after the eviction",
+            Self::BlockedAtTheCut => "unknown outcome settled before D",
+            Self::JudgedByOldEra => "answers judged by what an older etcd said",
         }
+    }
+
+    /// Whether it keeps something from opening rather than opening it too early.
+    pub(crate) fn is_about_progress(self) -> bool {
+        self == Self::JudgedByOldEra
     }
 
     /// The kind of trouble in which it shows soonest. Runs without a control meet all kinds.
     pub(crate) fn focus(self) -> Focus {
         match self {
-            Self::OlderEraOpen | Self::EraWithoutTombstone | Self::RenewWithoutEra => Focus::Eras,
+            Self::OlderEraOpen
+            | Self::EraWithoutTombstone
+            | Self::JudgedByOldEra => Focus::Eras,
             Self::WatermarkByAnyEvent | Self::GapIgnored | Self::JoinWithoutSeq => Focus::Watches,
             Self::LoadBeforeRegister | Self::LeaveInFlight => Focus::Restarts,
-            Self::ValidityFromAnswer | Self::TombstoneFromSending => Focus::Network,
+            Self::ValidityFromAnswer => Focus::Answers,
+            Self::TombstoneFromSending | Self::JoinOverTombstone => Focus::Network,
+            Self::BlockedAtTheCut => Focus::Operators,
             Self::IncarnationReuse => Focus::Lapses,
             Self::ShortWait
             | Self::EvictWithoutTombstone

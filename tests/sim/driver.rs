@@ -175,8 +175,15 @@ impl World {
         process.joins += 1;
         let number = process.joins;
         let me = if reused { (host as u128 + 1) << 112 } else { random };
+        let timing = process.timing;
+        let value = MemberValue {
+            watermark: 0,
+            draining: Vec::new(),
+            validity: timing.validity,
+            lock_delay: timing.lock_delay,
+        };
         if let Stage::Outside { joining, .. } = &mut process.stage {
-            *joining = Some(Joining { number, me, era: 0 });
+            *joining = Some(Joining { number, me, era: 0, value });
         }
         self.call(host, Purpose::JoinEra { join: number }, Txn::ReadEra);
     }
@@ -198,31 +205,32 @@ impl World {
     pub(crate) fn fence(&mut self, host: usize, why: &'static str) {
         let shown = self.shown(host);
         let Some(process) = &mut self.hosts[host].process else { return };
-        let outside = Stage::Outside { try_at: shown, joining: None };
-        let session = match std::mem::replace(&mut process.stage, outside) {
-            Stage::Inside(session) => session,
-            before => {
-                process.stage = before;
-                return;
-            }
-        };
+        let Stage::Inside(session) = &process.stage else { return };
+        let mut try_at = shown;
+        if shown - session.joined_at < process.timing.validity {
+            // What ended it may still be there.
+            try_at += process.backoff;
+            process.backoff = LONGEST_PAUSE.min(process.backoff * 2);
+        } else {
+            process.backoff = FIRST_PAUSE;
+        }
+        let outside = Stage::Outside { try_at, joining: None };
+        let Stage::Inside(session) = std::mem::replace(&mut process.stage, outside) else { return };
         process.fence();
+        process.ledger.close_all();
+        process.past.insert(session.me);
+        process.leavers.push(Leaver::new(session.me, session.counted));
+        // Longer lock-delays that were waited for: the next join carries them.
+        process.lock_delay = session.promises.iter().copied().fold(process.lock_delay, Duration::max);
         self.tally.fence(why);
         self.note(|| format!("{} is fenced as {}: {why}", letter(host), short(session.me)));
         self.streams.remove(&session.stream);
         self.cut_all(host);
-        if let Some(process) = &mut self.hosts[host].process {
-            process.ledger.close_all();
-            let leaver = Leaver { incarnation: session.me, counted: session.counted, leaving: false };
-            process.leavers.push(leaver);
-            // Longer lock-delays that were waited for: the next join carries them.
-            process.lock_delay = session.promises.iter().copied().fold(process.lock_delay, Duration::max);
-        }
     }
 
     /// LEAVE for incarnations that are over and whose requests have all ended for certain.
     fn let_leavers_go(&mut self, host: usize) {
-        let hasty = self.is(Control::LeaveInFlight);
+        let (hasty, now) = (self.is(Control::LeaveInFlight), self.now);
         let Some(process) = &mut self.hosts[host].process else { return };
         if process.away || process.memory.lost {
             return;
@@ -231,7 +239,7 @@ impl World {
         let mut leaving = Vec::new();
         for leaver in &mut process.leavers {
             let busy = leaver.counted.is_some_and(|counted| validity.in_flight_of(counted) > 0);
-            if leaver.leaving || (busy && !hasty) {
+            if leaver.leaving || (busy && !hasty) || now < leaver.retry_at {
                 continue;
             }
             leaver.leaving = true;

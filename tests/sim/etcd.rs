@@ -96,6 +96,8 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) cluster: u64,
+    /// Counts restores.
+    pub(crate) history: u64,
     pub(crate) revision: Revision,
     pub(crate) reply: Reply,
 }
@@ -107,12 +109,13 @@ pub(crate) struct Laxity {
     pub(crate) evict_without_tombstone: bool,
     pub(crate) era_without_tombstone: bool,
     pub(crate) renew_without_member: bool,
-    pub(crate) renew_without_era: bool,
+    pub(crate) join_over_tombstone: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Etcd {
     pub(crate) cluster: u64,
+    pub(crate) history: u64,
     pub(crate) state: State,
     /// Everything after the revision `compacted`.
     log: Vec<Rc<Entry>>,
@@ -132,9 +135,10 @@ impl Etcd {
         let entry = (!changes.is_empty() || counts).then(|| self.commit(changes, counts));
         let reply = reply.unwrap_or_else(|| {
             let state = Rc::new(self.state.clone());
-            if matches!(txn, Txn::Join { .. }) { Reply::Joined(true, state) } else { Reply::Listed(state) }
+            if matches!(txn, Txn::Join { .. }) { Reply::Joined(state) } else { Reply::Listed(state) }
         });
-        (Answer { cluster: self.cluster, revision: self.state.revision, reply }, entry)
+        let Self { cluster, history, .. } = *self;
+        (Answer { cluster, history, revision: self.state.revision, reply }, entry)
     }
 
     fn commit(&mut self, changes: Vec<KeyChange>, counts: bool) -> Rc<Entry> {
@@ -168,6 +172,7 @@ impl Etcd {
     /// From a backup, as another cluster or the same.
     pub(crate) fn restore(&mut self, backup: State, cluster: u64) {
         self.cluster = cluster;
+        self.history += 1;
         self.state = backup;
         self.compact();
     }

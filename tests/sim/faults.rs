@@ -85,7 +85,7 @@ impl World {
         let Some(Reply::Era(Some(from))) = reply else { return };
         let Some(process) = &self.hosts[host].process else { return };
         let to = from.max(process.memory.era) + 1;
-        let tombstone = self.reader(host).blank_tombstone(0);
+        let tombstone = self.reader(host).era_tombstone();
         self.call(host, Purpose::Bump, Txn::BeginEra { from: Some(from), to, tombstone });
     }
 
@@ -114,11 +114,13 @@ impl World {
             host.process.as_ref().map_or(0, |process| process.memory.era).max(host.disk.era)
         });
         let to = known.max().unwrap_or_default().max(from) + 1;
-        let tombstone = self.reader(0).blank_tombstone(0);
+        let tombstone = self.reader(0).era_tombstone();
         self.perform(Txn::BeginEra { from: Some(from), to, tombstone });
-        if self.dice.chance(300) {
-            for host in 0..self.hosts.len() {
-                self.crash(host);
+        for host in 0..self.hosts.len() {
+            match self.dice.below(4) {
+                0 => self.crash(host),
+                1 | 2 => self.hosts[host].unplugged_until = self.now + self.spell(),
+                _ => {}
             }
         }
     }
@@ -126,9 +128,9 @@ impl World {
     fn retire(&mut self, host: usize) {
         let Some(session) = self.hosts[host].session() else { return };
         let members: Vec<_> =
-            session.replica.members().iter().map(|(id, member)| (*id, member.created)).collect();
-        let (member, created) = members[self.dice.index(members.len())];
-        let tombstone = self.reader(host).blank_tombstone(created);
+            session.replica.members().iter().map(|(id, member)| (*id, member.clone())).collect();
+        let (member, known) = &members[self.dice.index(members.len())];
+        let (member, tombstone) = (*member, self.reader(host).tombstone_for(known));
         self.note(|| format!("an operator retires {} through {}", short(member), letter(host)));
         self.send(host, Txn::Retire { member, tombstone });
     }
@@ -147,14 +149,9 @@ impl World {
             let again = nanos(self.plan.timing.validity) / 4;
             return self.set_after(again, Event::Thaw { resource });
         }
-        let name = self.resources[resource].clone();
-        for host in 0..self.hosts.len() {
-            if let Some(process) = &self.hosts[host].process {
-                process.ledger.settle(&name);
-                self.command(host, Command::Input(Input::Freeze { resource: name.clone(), frozen: false }));
-                self.poke(host);
-            }
-        }
+        let (resource, host) = (self.resources[resource].clone(), self.dice.index(self.hosts.len()));
+        self.command(host, Command::Input(Input::Freeze { resource, frozen: false }));
+        self.poll(host);
     }
 
     /// Only what is certainly dead: nothing is promised to who deletes the living.

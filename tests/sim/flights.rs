@@ -49,7 +49,7 @@ impl World {
     pub(crate) fn arrive(&mut self, host: usize, resource: usize, token: Token) {
         let gives_up_at = self.now + self.plan.hold;
         let Some(process) = &mut self.hosts[host].process else { return };
-        process.waiting.push(Approach { resource, token, asked: false, gives_up_at });
+        process.waiting.push(Approach { resource, token, asked: false, asked_to_block: false, gives_up_at });
         let process = process.number;
         self.set(gives_up_at, Event::LookAgain { host, process });
         self.look_again(host, process);
@@ -86,6 +86,13 @@ impl World {
         }
         let cell = process.ledger.enter(&resource);
         match cell.look(token) {
+            Ok(()) if self.plan.blocks[approach.resource] && !cell.blocks() => {
+                // What this request may leave behind has to be known to everybody before it passes.
+                if !std::mem::replace(&mut approach.asked_to_block, true) {
+                    self.command(host, Command::Input(Input::Block { resource }));
+                }
+                true
+            }
             Ok(()) => self.admit(host, approach.resource, token),
             Err(Denied::Raising) if self.is(Control::PerReplicaCache) => self.raise_alone(host, &resource, token),
             Err(Denied::Raising) => true,
@@ -125,7 +132,7 @@ impl World {
         if process.ledger.enter(resource).mark() < token.get() {
             let _ = process.ledger.close(resource, token.get(), Shut::Raised);
         }
-        let _ = process.ledger.open(resource, token.get());
+        let _ = process.ledger.open(resource, token.get(), false);
         true
     }
 
@@ -172,17 +179,18 @@ impl World {
             bounded: false,
         });
         self.tally.admitted += 1;
-        let delay = self.until_written(left, checked_only);
+        let late = checked_only || self.is(Control::PauseBeforeWrite);
+        let delay = self.until_written(left, late);
         self.set_after(delay, Event::Write { flight });
         false
     }
 
     /// Mostly at once; now and then as late as the validity allows.
-    fn until_written(&mut self, left: Duration, checked_only: bool) -> Nanos {
+    fn until_written(&mut self, left: Duration, late: bool) -> Nanos {
         let left = super::clock::nanos(left);
         match self.dice.below(20) {
             0 => self.dice.below(left),
-            1..=3 if checked_only => self.dice.below(left / 2),
+            1..=9 if late => self.dice.below(left),
             _ => self.dice.below(MILLI),
         }
     }
@@ -360,25 +368,26 @@ impl World {
 
     /// The outcome is unknown: the guard stays for D, or until an operator says so.
     fn into_limbo(&mut self, id: u64) {
-        let dropped = self.is(Control::GuardDroppedAtCut);
+        let (dropped, early) = (self.is(Control::GuardDroppedAtCut), self.is(Control::BlockedAtTheCut));
         let Some(flight) = self.flights.get_mut(&id) else { return };
         flight.phase = Phase::Limbo;
         let (host, delay) = (flight.host, flight.lock_delay);
-        if self.plan.blocks[flight.resource] && !dropped {
-            if let (Some(permit), Some(process)) = (flight.permit.take(), &self.hosts[host].process) {
-                process.ledger.block(permit);
-            }
-            return self.done(id);
-        }
-        let delay = if dropped { Duration::ZERO } else { delay };
+        let at_once = dropped || (self.plan.blocks[flight.resource] && early);
+        let delay = if at_once { Duration::ZERO } else { delay };
         let at = self.hosts[host].clock.when(self.shown(host) + delay);
         self.set(at, Event::Release { flight: id });
     }
 
+    /// D is over. Where outcomes are left to an operator, the guard is now kept for that.
     pub(crate) fn release(&mut self, id: u64) {
-        if self.flights.get(&id).is_some_and(|flight| flight.phase == Phase::Limbo) {
-            self.done(id);
+        let Some(flight) = self.flights.get_mut(&id).filter(|flight| flight.phase == Phase::Limbo) else { return };
+        if self.plan.blocks[flight.resource]
+            && !matches!(self.control, Some(Control::GuardDroppedAtCut))
+            && let (Some(permit), Some(process)) = (flight.permit.take(), &self.hosts[flight.host].process)
+        {
+            process.ledger.block(permit);
         }
+        self.done(id);
     }
 
     /// The gateway gives the permit back.

@@ -14,7 +14,7 @@ use highgate::replica::{Incarnation, Input, Proposal, Replica, Revision, Time, T
 use highgate_elector::{Moment, Resource, Token};
 
 use super::clock::{Clock, Nanos};
-use super::etcd::Entry;
+use super::etcd::{Entry, MemberValue};
 use super::hooks::Hooks;
 use super::wire::Report;
 use super::world::Event;
@@ -39,6 +39,8 @@ pub(crate) struct Memory {
     pub(crate) revision: Revision,
     pub(crate) era: u64,
     pub(crate) lost: bool,
+    /// How often an operator's word was taken for what etcd is now.
+    pub(crate) accepted: u64,
 }
 
 impl Memory {
@@ -78,6 +80,10 @@ pub(crate) struct Process {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) changes: VecDeque<Changes>,
     pub(crate) commands: VecDeque<Command>,
+    /// Every incarnation of this process that is over: a join that etcd runs late may bring one back.
+    pub(crate) past: BTreeSet<Incarnation>,
+    /// Longer lock-delays that came while a join was under way.
+    pub(crate) promises: Vec<Duration>,
     /// Only the last alarm that was set counts.
     pub(crate) alarm: Option<(Nanos, u64)>,
     pub(crate) waiting: Vec<Approach>,
@@ -95,6 +101,8 @@ pub(crate) struct Joining {
     pub(crate) number: u64,
     pub(crate) me: Incarnation,
     pub(crate) era: u64,
+    /// What it says of this replica.
+    pub(crate) value: MemberValue,
 }
 
 pub(crate) struct Session {
@@ -106,11 +114,13 @@ pub(crate) struct Session {
     pub(crate) counted: Option<Counted>,
     pub(crate) queues: BTreeMap<Resource, BTreeMap<Revision, u64>>,
     pub(crate) seen: Revision,
-    pub(crate) proposals: Vec<Proposal>,
+    pub(crate) proposals: BTreeMap<Resource, Proposal>,
     pub(crate) sending: usize,
     pub(crate) held_back: BTreeSet<Resource>,
     pub(crate) listing: bool,
+    pub(crate) listed_at: Option<Nanos>,
     pub(crate) stream: u64,
+    pub(crate) joined_at: Time,
     pub(crate) promises: Vec<Duration>,
     pub(crate) hooks: Hooks,
 }
@@ -120,11 +130,19 @@ pub(crate) struct Leaver {
     pub(crate) incarnation: Incarnation,
     pub(crate) counted: Option<Counted>,
     pub(crate) leaving: bool,
+    /// Not before this.
+    pub(crate) retry_at: Nanos,
 }
 
-/// What a watch says. As in the real driver, it names the session it is for, but not the watch.
+impl Leaver {
+    pub(crate) fn new(incarnation: Incarnation, counted: Option<Counted>) -> Self {
+        Self { incarnation, counted, leaving: false, retry_at: 0 }
+    }
+}
+
+/// What a watch says.
 pub(crate) struct Changes {
-    pub(crate) session: u64,
+    pub(crate) stream: u64,
     /// None: what comes next is compacted away.
     pub(crate) news: Option<Vec<Rc<Entry>>>,
 }
@@ -144,6 +162,7 @@ pub(crate) struct Approach {
     pub(crate) resource: usize,
     pub(crate) token: Token,
     pub(crate) asked: bool,
+    pub(crate) asked_to_block: bool,
     pub(crate) gives_up_at: Nanos,
 }
 
@@ -208,6 +227,8 @@ impl Process {
             reports: VecDeque::new(),
             changes: VecDeque::new(),
             commands: VecDeque::new(),
+            past: BTreeSet::new(),
+            promises: Vec::new(),
             alarm: None,
             waiting: Vec::new(),
             stopping: None,

@@ -50,7 +50,6 @@ struct Seen {
     joins: u64,
     evictions: u64,
     lapses: u64,
-    eras: u64,
     resyncs: u64,
 }
 
@@ -133,7 +132,10 @@ impl World {
                     self.note(|| format!("etcd {}: no tombstone {} any more", entry.revision, &name[..4.min(name.len())]));
                 }
                 KeyChange::Era(era) => {
-                    self.judge.so_far.eras += 1;
+                    if *era == 0 {
+                        // The first backup that anybody makes: of a prefix without members.
+                        self.backups.push(self.etcd.state.clone());
+                    }
                     self.tally.eras += 1;
                     self.note(|| format!("etcd {}: era {era}", entry.revision));
                 }

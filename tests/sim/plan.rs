@@ -19,6 +19,8 @@ pub(crate) enum Focus {
     Lapses,
     Watches,
     Network,
+    /// Answers that are very late, and then nothing at all.
+    Answers,
     Eras,
     Operators,
 }
@@ -57,6 +59,7 @@ pub(crate) struct Network {
     pub(crate) slow: u64,
     pub(crate) lost: u64,
     pub(crate) answer_lost: u64,
+    pub(crate) answer_slow: u64,
     pub(crate) twice: u64,
     pub(crate) watch_loses: u64,
     pub(crate) watch_repeats: u64,
@@ -64,7 +67,7 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) const QUIET: Self =
-        Self { slow: 0, lost: 0, answer_lost: 0, twice: 0, watch_loses: 0, watch_repeats: 0 };
+        Self { slow: 0, lost: 0, answer_lost: 0, answer_slow: 0, twice: 0, watch_loses: 0, watch_repeats: 0 };
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +108,7 @@ impl Plan {
             Focus::Lapses,
             Focus::Watches,
             Focus::Network,
+            Focus::Answers,
             Focus::Eras,
             Focus::Operators,
         ];
@@ -171,6 +175,7 @@ fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
         Focus::Lapses => &[Pause, Pause, Stall, Stall, Unplug, Unplug, Unplug, PauseEtcd],
         Focus::Watches => &[Deafen, Deafen, Deafen, Compact, Stall],
         Focus::Network => &[Unplug, PauseEtcd, Unplug],
+        Focus::Answers => &[Unplug, Unplug, Unplug, Unplug],
         Focus::Eras => &[BumpEra, Restore, Restore, Restore, Deafen, Unplug],
         Focus::Operators => &[Retire, Retire, Freeze, Freeze, BumpEra, Promise],
     };
@@ -194,6 +199,7 @@ fn network(focus: Focus, dice: &mut Dice) -> Network {
         slow: up_to(20, Focus::Network, 250),
         lost: up_to(10, Focus::Network, 80),
         answer_lost: up_to(20, Focus::Network, 120),
+        answer_slow: up_to(20, Focus::Answers, 400),
         twice: up_to(20, Focus::Network, 200),
         watch_loses: up_to(10, Focus::Watches, 150),
         watch_repeats: up_to(5, Focus::Watches, 40),

@@ -63,10 +63,15 @@ impl Reader {
         }
     }
 
-    /// What an era begins with, and what is left of a member by an operator's order.
-    pub(crate) fn blank_tombstone(&self, created: Revision) -> TombstoneValue {
+    /// What an era begins with.
+    pub(crate) fn era_tombstone(&self) -> TombstoneValue {
         let Timing { validity, lock_delay, .. } = self.own;
-        TombstoneValue { created, watermark: 0, draining: Vec::new(), validity, lock_delay }
+        TombstoneValue { created: 0, watermark: 0, draining: Vec::new(), validity, lock_delay }
+    }
+
+    /// What is left of a member by an operator's order: what it has said so far does not count.
+    pub(crate) fn tombstone_for(&self, member: &Member) -> TombstoneValue {
+        TombstoneValue { watermark: 0, draining: Vec::new(), ..self.tombstone_of(member) }
     }
 
     pub(crate) fn snapshot(&self, state: &State) -> Snapshot {

@@ -12,7 +12,7 @@ use highgate_elector::Resource;
 
 use super::clock::{MILLI, Nanos, SECOND, nanos};
 use super::etcd::{Answer, Entry, State, Txn};
-use super::host::Changes;
+use super::host::{Changes, Memory};
 use super::trace::letter;
 use super::world::{Event, World};
 
@@ -25,8 +25,8 @@ pub(crate) struct Call {
     process: u64,
     purpose: Purpose,
     txn: Rc<Txn>,
-    /// The highest revision that was known when it was sent.
-    before: Revision,
+    /// What was known when it was sent.
+    before: Memory,
     deadline: Nanos,
 }
 
@@ -38,6 +38,7 @@ pub(crate) enum Purpose {
     Join { join: u64, sent: Time },
     JoinLoad { join: u64, sent: Time, created: Revision, state: Rc<State> },
     JoinRenew { join: u64, sent: Time, created: Revision, state: Rc<State> },
+    /// The pause before it is over.
     List { session: u64 },
     ListLoad { session: u64, state: Rc<State> },
     Renew { session: u64, sent: Time, lock_delay: Duration, confirmed: Revision },
@@ -52,7 +53,7 @@ pub(crate) enum Purpose {
 
 pub(crate) struct Report {
     pub(crate) purpose: Purpose,
-    pub(crate) before: Revision,
+    pub(crate) before: Memory,
     /// None: nobody knows whether it was run.
     pub(crate) answer: Option<Answer>,
 }
@@ -61,7 +62,6 @@ pub(crate) struct Report {
 pub(crate) struct Stream {
     pub(crate) host: usize,
     process: u64,
-    session: u64,
     next: Revision,
     pub(crate) deaf_until: Nanos,
     armed: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Stream {
 impl World {
     pub(crate) fn call(&mut self, host: usize, purpose: Purpose, txn: Txn) {
         let Some(process) = &self.hosts[host].process else { return };
-        let (number, before) = (process.number, process.memory.revision);
+        let (number, before) = (process.number, process.memory);
         let id = self.number();
         let deadline = self.now + CALL_DEADLINE;
         let txn = Rc::new(txn);
@@ -149,14 +149,18 @@ impl World {
             return;
         }
         let mut delay = self.latency();
-        if self.dice.chance(self.network.slow) {
-            delay += self.long_delay();
+        if self.dice.chance(self.network.answer_slow) {
+            let validity = nanos(self.plan.timing.validity);
+            delay += self.dice.below(validity);
         }
         self.set_after(delay, Event::Answer { call: id, answer: Box::new(answer) });
     }
 
-    /// The first answer counts.
+    /// The first answer counts. With the etcd that gave it, its connection has gone.
     pub(crate) fn answer(&mut self, id: u64, answer: Option<Answer>) {
+        if answer.as_ref().is_some_and(|answer| answer.history != self.etcd.history) {
+            return;
+        }
         let Some(Call { host, process, purpose, before, .. }) = self.calls.remove(&id) else { return };
         match &mut self.hosts[host].process {
             Some(living) if living.number == process => {
@@ -167,10 +171,10 @@ impl World {
         }
     }
 
-    pub(crate) fn watch(&mut self, host: usize, session: u64, next: Revision) -> u64 {
+    pub(crate) fn watch(&mut self, host: usize, next: Revision) -> u64 {
         let id = self.number();
         let process = self.hosts[host].process_number();
-        self.streams.insert(id, Stream { host, process, session, next, deaf_until: 0, armed: false });
+        self.streams.insert(id, Stream { host, process, next, deaf_until: 0, armed: false });
         self.arm(id);
         id
     }
@@ -200,7 +204,7 @@ impl World {
         if blocked > self.now {
             return self.arm(id);
         }
-        let (host, process, session, next) = (stream.host, stream.process, stream.session, stream.next);
+        let (host, process, next) = (stream.host, stream.process, stream.next);
         let news = self.etcd.since(next).map(<[_]>::to_vec);
         match &news {
             None => drop(self.streams.remove(&id)),
@@ -214,7 +218,7 @@ impl World {
             drop(self.streams.remove(&id));
             return;
         };
-        living.changes.push_back(Changes { session, news });
+        living.changes.push_back(Changes { stream: id, news });
         self.poll(host);
     }
 

@@ -40,6 +40,7 @@ pub(crate) enum Event {
     /// The validity ends then, unless it was extended.
     Lapse { host: usize, process: u64, until: Time },
     Warden { host: usize, process: u64 },
+    List { host: usize, process: u64, session: u64 },
     Poke { host: usize, process: u64 },
     Resume { host: usize },
     Unstall { host: usize },
@@ -259,6 +260,7 @@ impl World {
             Event::Alarm { host, process, number } => self.alarm(host, process, number),
             Event::Lapse { host, process, until } => self.lapse(host, process, until),
             Event::Warden { host, process } => self.warden(host, process),
+            Event::List { host, process, session } => self.send_list(host, process, session),
             Event::Poke { host, process } => {
                 if self.hosts[host].process_number() == process {
                     self.poke(host);
@@ -292,6 +294,7 @@ impl World {
     fn runs_on(&self, event: &Event) -> Option<usize> {
         match event {
             Event::Alarm { host, .. }
+            | Event::List { host, .. }
             | Event::Poke { host, .. }
             | Event::Warden { host, .. }
             | Event::StopCheck { host, .. }
@@ -316,6 +319,6 @@ fn laxity(control: Option<Control>) -> Laxity {
         evict_without_tombstone: is(Control::EvictWithoutTombstone),
         era_without_tombstone: is(Control::EraWithoutTombstone),
         renew_without_member: is(Control::ValidityFromKeepAlive),
-        renew_without_era: is(Control::RenewWithoutEra),
+        join_over_tombstone: is(Control::JoinOverTombstone),
     }
 }

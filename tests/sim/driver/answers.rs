@@ -1,10 +1,12 @@
 //! What etcd answers: `src/store/etcd/answers.rs`, and the steps of a join in `load.rs`.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use highgate::replica::{Answer as Renewed, Applied, Change, Input, Output, Proposal, Replica, Revision, Time, floor};
 use highgate_elector::Resource;
 
+use super::super::clock::{MILLI, Nanos};
 use super::super::control::Control;
 use super::super::etcd::{Reply, State, Txn};
 use super::super::hooks::Hooks;
@@ -12,7 +14,9 @@ use super::super::host::{Joining, Leaver, Session, Stage};
 use super::super::trace::{letter, short};
 use super::super::wire::{Purpose, Report};
 use super::super::world::World;
-use super::FIRST_PAUSE;
+
+/// Before a leave is tried again that etcd did not answer.
+const LEAVE_PAUSE: Nanos = 500 * MILLI;
 
 /// Whether a failed join may have written its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,17 +33,20 @@ impl World {
                 let revision = answer.as_ref().map_or(0, |answer| answer.revision);
                 let cluster = answer.as_ref().map_or(0, |answer| answer.cluster);
                 let era = answer.map(|answer| answer.reply);
-                return self.heard_era(host, *join, era, (cluster, revision, before));
+                return self.heard_era(host, *join, era, (cluster, revision, before.revision));
             }
             // An etcd that went back is what this is for.
             Purpose::BumpRead => return self.heard_era_to_bump(host, answer.map(|answer| answer.reply)),
             Purpose::Bump => return,
             _ => {}
         }
-        let heard = answer.is_some();
+        let unaware = self.is(Control::JudgedByOldEra);
         let Some(process) = &mut self.hosts[host].process else { return };
+        // What was known of an etcd that is not there any more says nothing of this one.
+        let answer = answer.filter(|_| before.accepted == process.memory.accepted || unaware);
+        let heard = answer.is_some();
         let reply = answer.and_then(|answer| {
-            let counts = process.memory.judge(answer.cluster, answer.revision, before);
+            let counts = process.memory.judge(answer.cluster, answer.revision, before.revision);
             counts.then_some((answer.reply, answer.revision))
         });
         let went_back = heard && reply.is_none();
@@ -125,7 +132,12 @@ impl World {
         if written == Written::Maybe
             && let Some(process) = &mut self.hosts[host].process
         {
-            process.leavers.push(Leaver { incarnation: joining.me, counted: None, leaving: false });
+            process.past.insert(joining.me);
+            process.leavers.push(Leaver::new(joining.me, None));
+        }
+        if let Some(process) = &mut self.hosts[host].process {
+            // The next join carries them, and nothing passes before.
+            process.lock_delay = process.promises.drain(..).fold(process.lock_delay, Duration::max);
         }
         self.stay_outside(host);
     }
@@ -147,12 +159,13 @@ impl World {
             process.memory.revision = revision;
             process.memory.era = era.unwrap_or_default();
             process.memory.lost = false;
+            process.memory.accepted += 1;
         }
         match era {
             Some(era) if era < process.memory.era => self.join_failed(host, join, Written::No),
             Some(era) => self.send_join(host, join, era),
             None => {
-                let tombstone = self.reader(host).blank_tombstone(0);
+                let tombstone = self.reader(host).era_tombstone();
                 let begin = Txn::BeginEra { from: None, to: 0, tombstone };
                 self.call(host, Purpose::JoinBegin { join }, begin);
             }
@@ -161,26 +174,19 @@ impl World {
 
     fn era_begun(&mut self, host: usize, join: u64, reply: Option<Reply>) {
         match reply {
-            Some(Reply::Begun(_, Some(era))) => self.send_join(host, join, era),
+            Some(Reply::Begun(Some(era))) => self.send_join(host, join, era),
             _ => self.join_failed(host, join, Written::No),
         }
     }
 
     fn send_join(&mut self, host: usize, join: u64, era: u64) {
-        let Some(Joining { me, .. }) = self.joining(host, join) else { return };
-        if let Some(process) = &mut self.hosts[host].process {
-            process.stage = match std::mem::replace(
-                &mut process.stage,
-                Stage::Outside { try_at: Time::ZERO, joining: None },
-            ) {
-                Stage::Outside { try_at, .. } => {
-                    Stage::Outside { try_at, joining: Some(Joining { number: join, me, era }) }
-                }
-                inside => inside,
-            };
+        let Some(Joining { me, value, .. }) = self.joining(host, join) else { return };
+        if let Some(process) = &mut self.hosts[host].process
+            && let Stage::Outside { joining: Some(joining), .. } = &mut process.stage
+        {
+            joining.era = era;
         }
         let sent = self.shown(host);
-        let value = self.value(host, 0, Vec::new());
         if self.is(Control::LoadBeforeRegister) {
             self.load_early(host);
         }
@@ -189,7 +195,7 @@ impl World {
 
     fn join_answered(&mut self, host: usize, join: u64, sent: Time, reply: Option<Reply>) {
         let Some(Joining { me, .. }) = self.joining(host, join) else { return };
-        let Some(Reply::Joined(_, state)) = reply else { return self.join_failed(host, join, Written::Maybe) };
+        let Some(Reply::Joined(state)) = reply else { return self.join_failed(host, join, Written::Maybe) };
         let Some(created) = state.members.get(&me).map(|own| own.created) else {
             return self.join_failed(host, join, Written::Maybe);
         };
@@ -204,8 +210,7 @@ impl World {
         if shown.saturating_sub(sent) <= validity / 4 {
             return self.begin_session(host, &joining, sent, created, &state);
         }
-        let Joining { me, era, .. } = joining;
-        let value = self.value(host, 0, Vec::new());
+        let Joining { me, era, value, .. } = joining;
         let purpose = Purpose::JoinRenew { join, sent: shown, created, state };
         self.call(host, purpose, Txn::Renew { me, created, era, value });
     }
@@ -213,7 +218,7 @@ impl World {
     /// The gates first, then the validity.
     fn begin_session(&mut self, host: usize, joining: &Joining, sent: Time, created: Revision, state: &State) {
         let (shown, reader) = (self.shown(host), self.reader(host));
-        let Joining { number, me, era } = *joining;
+        let Joining { number, me, era, .. } = *joining;
         let mut snapshot = reader.snapshot(state);
         snapshot.era = era;
         self.use_early_load(host, &mut snapshot);
@@ -223,13 +228,13 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         process.memory.era = era;
         process.away = false;
-        process.backoff = FIRST_PAUSE;
         if !older_passes {
-            process.ledger.raise_floor(floor(era));
+            process.ledger.bound(floor(era), floor(era + 1));
         }
+        let promises = std::mem::take(&mut process.promises);
         let timing = Some(process.timing);
         let (replica, outputs) = Replica::join(shown, sent, me, timing, snapshot);
-        let stream = self.watch(host, number, state.revision + 1);
+        let stream = self.watch(host, state.revision + 1);
         let session = Session {
             number,
             me,
@@ -239,12 +244,14 @@ impl World {
             counted: None,
             queues: queues(state),
             seen: state.revision,
-            proposals: Vec::new(),
+            proposals: Default::default(),
             sending: 0,
             held_back: Default::default(),
             listing: false,
+            listed_at: None,
             stream,
-            promises: Vec::new(),
+            joined_at: shown,
+            promises,
             hooks,
         };
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -287,7 +294,7 @@ impl World {
         &mut self,
         host: usize,
         sent: Time,
-        lock_delay: std::time::Duration,
+        lock_delay: Duration,
         confirmed: Revision,
         (reply, revision): (Option<Reply>, Revision),
     ) {
@@ -355,11 +362,10 @@ impl World {
         session.queues = queues(state);
         session.seen = state.revision;
         session.hooks.listed(&snapshot, true);
-        let number = session.number;
         self.note(|| format!("{} has read everything at {}", letter(host), state.revision));
         self.step(host, Input::Listed(snapshot));
         if self.hosts[host].session().is_some() {
-            let stream = self.watch(host, number, state.revision + 1);
+            let stream = self.watch(host, state.revision + 1);
             if let Some(session) = self.hosts[host].session() {
                 session.stream = stream;
             }
@@ -368,12 +374,14 @@ impl World {
     }
 
     fn left_for_good(&mut self, host: usize, incarnation: u128, answered: bool) {
+        let now = self.now;
         let Some(process) = &mut self.hosts[host].process else { return };
         if answered {
             process.leavers.retain(|leaver| leaver.incarnation != incarnation);
         } else {
-            for leaver in &mut process.leavers {
-                leaver.leaving &= leaver.incarnation != incarnation;
+            for leaver in process.leavers.iter_mut().filter(|leaver| leaver.incarnation == incarnation) {
+                leaver.leaving = false;
+                leaver.retry_at = now + LEAVE_PAUSE;
             }
         }
     }

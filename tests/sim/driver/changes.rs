@@ -1,20 +1,20 @@
 //! What the watch tells: `src/store/etcd/answers.rs`, APPLY; and who leads, `leaders.rs`.
 
-use highgate::replica::{Applied, Input, Revision, Snapshot, Want, floor};
+use highgate::replica::{Applied, Change, Input, Revision, Snapshot, Want, floor};
 use highgate_elector::{Resource, Token};
 
 use super::super::control::Control;
 use super::super::etcd::{Txn, key_of};
 use super::super::hooks;
-use super::super::host::{Changes, Session};
+use super::super::host::{Changes, Leaver, Session};
 use super::super::values::Poll;
 use super::super::wire::Purpose;
 use super::super::world::World;
 
 impl World {
     pub(super) fn take_changes(&mut self, host: usize, changes: Changes) {
-        let Changes { session: number, news } = changes;
-        if self.hosts[host].session().is_none_or(|session| session.number != number) {
+        let Changes { stream, news } = changes;
+        if self.hosts[host].session().is_none_or(|session| session.stream != stream) {
             return;
         }
         let Some(entries) = news else {
@@ -38,16 +38,30 @@ impl World {
         let raised: Vec<(Resource, u64, Revision)> =
             hooks::raises(&applied).map(|(resource, token, raise)| (resource.clone(), token, raise)).collect();
         self.note_inherited(host, &raised);
+        self.bury_the_past(host, &applied);
         if !applied.changes.is_empty() || applied.seq.is_some() {
             self.step(host, Input::Applied(applied));
         }
         if self.is(Control::OpenOnApply) {
             self.open_at_once(host, &raised);
         }
-        let Some(session) = self.hosts[host].session() else { return };
+        let Some(session) = self.hosts[host].session().filter(|session| !session.listing) else { return };
         session.seen = session.seen.max(at);
         for resource in poll(session, polls) {
             self.follow(host, &resource);
+        }
+    }
+
+    /// A join that etcd ran late, after its incarnation had left, made a member that nobody is.
+    fn bury_the_past(&mut self, host: usize, applied: &Applied) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        for change in &applied.changes {
+            if let Change::Member(id, _) = change
+                && process.past.contains(id)
+                && !process.leavers.iter().any(|leaver| leaver.incarnation == *id)
+            {
+                process.leavers.push(Leaver::new(*id, None));
+            }
         }
     }
 
@@ -66,7 +80,7 @@ impl World {
     fn open_at_once(&mut self, host: usize, raised: &[(Resource, u64, Revision)]) {
         let Some(process) = &self.hosts[host].process else { return };
         for (resource, token, _) in raised {
-            let _ = process.ledger.open(resource, *token);
+            let _ = process.ledger.open(resource, *token, false);
         }
     }
 

@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use highgate::ledger::NotOpened;
-use highgate::replica::{Applied, Change, Fenced, Incarnation, Input, Output, Revision, State, floor};
+use highgate::replica::{Applied, Change, Fenced, Incarnation, Input, Output, Proposal, Revision, State, floor};
 use highgate_elector::Resource;
 
 use super::super::control::Control;
 use super::super::etcd::Txn;
-use super::super::host::Stage;
+use super::super::clock::{MILLI, Nanos};
+use super::super::host::{Host, Session, Stage};
 use super::super::trace::{letter, short};
 use super::super::wire::Purpose;
-use super::super::world::World;
+use super::super::world::{Event, World};
 
+/// Between two listings.
+const LISTING_PAUSE: Nanos = 300 * MILLI;
 const MAX_SENDING: usize = 8;
 
 impl World {
@@ -42,7 +45,9 @@ impl World {
         for output in outputs {
             let Some(session) = self.hosts[host].session() else { return };
             match output {
-                Output::Propose(proposal) => session.proposals.push(proposal),
+                Output::Propose(proposal) => {
+                    session.proposals.insert(proposal.resource.clone(), proposal);
+                }
                 Output::Close { resource, mark, shut } => {
                     session.held_back.remove(&resource);
                     if self.passes_anyway(host, &resource) {
@@ -55,7 +60,12 @@ impl World {
                         self.step(host, Input::Drained { resource });
                     }
                 }
-                Output::Open { resource, mark } => self.open(host, resource, mark),
+                Output::Open { resource, mark, blocks } => self.open(host, resource, mark, blocks),
+                Output::Settle { resource } => {
+                    if let Some(process) = &self.hosts[host].process {
+                        process.ledger.settle(&resource);
+                    }
+                }
                 Output::Renew { watermark, draining } => self.renew(host, watermark, draining),
                 Output::Valid { until } => self.extend(host, until),
                 Output::Evict { member, modified } => self.evict(host, member, modified),
@@ -85,7 +95,7 @@ impl World {
             return false;
         }
         let _ = process.ledger.close(resource, record.token, highgate::ledger::Shut::Raised);
-        process.ledger.open(resource, record.token).is_ok()
+        process.ledger.open(resource, record.token, record.block).is_ok()
     }
 
     fn extend(&mut self, host: usize, until: Duration) {
@@ -98,9 +108,9 @@ impl World {
         }
     }
 
-    pub(super) fn open(&mut self, host: usize, resource: Resource, mark: u64) {
+    pub(super) fn open(&mut self, host: usize, resource: Resource, mark: u64, blocks: bool) {
         let Some(process) = &mut self.hosts[host].process else { return };
-        let opened = process.ledger.open(&resource, mark);
+        let opened = process.ledger.open(&resource, mark, blocks);
         let Stage::Inside(session) = &mut process.stage else { return };
         match opened {
             Ok(()) => self.note(|| format!("{} opens {resource} at {mark}", letter(host))),
@@ -108,7 +118,11 @@ impl World {
                 session.held_back.insert(resource);
                 self.tally.held_back += 1;
             }
-            Err(NotOpened::WentBack { .. }) => self.fence(host, "went back"),
+            Err(NotOpened::WentBack { .. }) => {
+                process.memory.lost = true;
+                self.fence(host, "went back");
+                self.save_now(host);
+            }
         }
     }
 
@@ -124,7 +138,7 @@ impl World {
         if session.held_back.remove(&resource) {
             let record = session.replica.record(&resource);
             if session.replica.passes(&record) {
-                self.open(host, resource, record.token);
+                self.open(host, resource, record.token, record.block);
             }
         }
     }
@@ -138,6 +152,8 @@ impl World {
                 session.replica.retime(process.timing, shown);
                 session.promises.push(lock_delay);
             }
+            // The join that is under way carries the old one.
+            Stage::Outside { joining: Some(_), .. } => process.promises.push(lock_delay),
             Stage::Outside { .. } => process.lock_delay = process.lock_delay.max(lock_delay),
         }
     }
@@ -148,7 +164,7 @@ impl World {
             if session.proposals.is_empty() || session.sending >= MAX_SENDING {
                 return;
             }
-            let proposals = std::mem::take(&mut session.proposals);
+            let proposals: Vec<Proposal> = std::mem::take(&mut session.proposals).into_values().collect();
             session.sending += 1;
             let (number, era) = (session.number, session.replica.era());
             let purpose = Purpose::Propose { session: number, proposals: proposals.clone() };
@@ -204,10 +220,21 @@ impl World {
         }
         session.listing = true;
         let (number, stream) = (session.number, session.stream);
+        let last = session.listed_at.replace(self.now);
+        let pause = last.map_or(0, |last| (last + LISTING_PAUSE).saturating_sub(self.now));
         self.streams.remove(&stream);
         self.tally.resyncs += 1;
         self.note(|| format!("{} reads everything again", letter(host)));
-        self.call(host, Purpose::List { session: number }, Txn::List);
+        let process = self.hosts[host].process_number();
+        self.set_after(pause, Event::List { host, process, session: number });
+    }
+
+    pub(crate) fn send_list(&mut self, host: usize, process: u64, session: u64) {
+        let Host { process: Some(living), .. } = &self.hosts[host] else { return };
+        let listing = |inside: &Session| inside.number == session && inside.listing;
+        if living.number == process && living.session().is_some_and(listing) {
+            self.call(host, Purpose::List { session }, Txn::List);
+        }
     }
 }
 

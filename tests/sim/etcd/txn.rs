@@ -70,10 +70,10 @@ pub(crate) enum Txn {
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Era(Option<u64>),
-    /// Whether the era was begun, and which one there is now.
-    Begun(bool, Option<u64>),
-    /// Whether the key was written just now, and everything.
-    Joined(bool, Rc<State>),
+    /// Which era there is now.
+    Begun(Option<u64>),
+    /// Everything, the key of who joins included.
+    Joined(Rc<State>),
     Listed(Rc<State>),
     /// Of an accepted renewal: the revision of the one before.
     Renewed(Option<Revision>),
@@ -99,7 +99,7 @@ pub(super) fn run(etcd: &Etcd, txn: &Txn) -> Outcome {
         Txn::ReadHead(resource) => nothing(Reply::Head(state.head(resource))),
         Txn::List => (None, Vec::new(), false),
         Txn::BeginEra { from, to, tombstone } => begin_era(state, lax, *from, *to, tombstone),
-        Txn::Join { me, era, value } => join(state, *me, *era, value),
+        Txn::Join { me, era, value } => join(state, lax, *me, *era, value),
         Txn::Renew { me, created, era, value } => renew(state, lax, *me, (*created, *era), value),
         Txn::Propose { era, proposals } => propose(state, lax, *era, proposals),
         Txn::Evict { member, modified, tombstone } => {
@@ -157,19 +157,20 @@ fn bury(member: Incarnation, tombstone: &TombstoneValue, at: Revision, with_tomb
 
 fn begin_era(state: &State, lax: Laxity, from: Option<u64>, to: u64, tombstone: &TombstoneValue) -> Outcome {
     if state.era != from {
-        return nothing(Reply::Begun(false, state.era));
+        return nothing(Reply::Begun(state.era));
     }
     let mut changes = vec![KeyChange::Era(to)];
     if !(lax.era_without_tombstone && from.is_some()) {
         changes.push(put_tombstone(&format!("era-{to}"), tombstone, state.revision + 1));
     }
-    (Some(Reply::Begun(true, Some(to))), changes, true)
+    (Some(Reply::Begun(Some(to))), changes, true)
 }
 
-/// The reads come after the writes: they see them.
-fn join(state: &State, me: Incarnation, era: u64, value: &MemberValue) -> Outcome {
-    if state.members.contains_key(&me) || state.era != Some(era) {
-        return nothing(Reply::Joined(false, Rc::new(state.clone())));
+/// The reads come after the writes: they see them. Run late, after its member was evicted, it must not bring it back.
+fn join(state: &State, lax: Laxity, me: Incarnation, era: u64, value: &MemberValue) -> Outcome {
+    let evicted = state.tombstones.contains_key(&name_of(me)) && !lax.join_over_tombstone;
+    if state.members.contains_key(&me) || evicted || state.era != Some(era) {
+        return nothing(Reply::Joined(Rc::new(state.clone())));
     }
     let at = state.revision + 1;
     let put = KeyChange::Member(me, Kept { value: value.clone(), created: at, modified: at });
@@ -187,7 +188,7 @@ fn renew(
     if lax.renew_without_member && before.is_none() {
         return nothing(Reply::Renewed(Some(Revision::MAX)));
     }
-    match before.filter(|_| state.era == Some(era) || lax.renew_without_era) {
+    match before.filter(|_| state.era == Some(era)) {
         None => nothing(Reply::Renewed(None)),
         Some(before) => {
             let kept = Kept { value: value.clone(), created, modified: state.revision + 1 };
