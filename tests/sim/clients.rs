@@ -1,0 +1,173 @@
+//! Leaders one after the other for each resource, zombies that still show older tokens, and the last leader of all,
+//! whose requests have to pass everywhere once trouble has ended.
+
+use std::collections::BTreeSet;
+
+use highgate::replica::{State, floor};
+use highgate_elector::Token;
+
+use super::clock::nanos;
+use super::etcd::Txn;
+use super::world::{Event, World};
+
+/// Everybody who ever led one resource.
+#[derive(Default)]
+pub(crate) struct Line {
+    tokens: Vec<Token>,
+    counted: u64,
+    /// The last leader, and where its requests have passed.
+    last: Option<Token>,
+    served: BTreeSet<usize>,
+}
+
+impl Line {
+    pub(crate) fn served(&mut self, host: usize, token: Token) {
+        if self.last == Some(token) {
+            self.served.insert(host);
+        }
+    }
+}
+
+impl World {
+    /// Done by somebody whose way to etcd is of no interest here.
+    pub(crate) fn perform(&mut self, txn: Txn) {
+        let (_, entry) = self.etcd.execute(&txn);
+        if let Some(entry) = entry {
+            self.committed(&entry, &txn);
+        }
+    }
+
+    pub(crate) fn client(&mut self, resource: usize) {
+        if self.quiet_since.is_some() {
+            return;
+        }
+        let next = self.dice.around(self.plan.request_every);
+        self.set_after(next, Event::Client { resource });
+        if self.etcd.state.era.is_none() || self.etcd.paused_until > self.now {
+            return;
+        }
+        if self.lines[resource].tokens.is_empty() || self.dice.chance(self.plan.handover) {
+            self.hand_over(resource);
+        }
+        let Some(leader) = self.leader(resource) else { return };
+        let line = &mut self.lines[resource];
+        if line.tokens.last() != Some(&leader) {
+            line.tokens.push(leader);
+        }
+        let recent = line.tokens.len().min(4);
+        let zombie = line.tokens[line.tokens.len() - 1 - self.dice.index(recent)];
+        let token = if self.dice.chance(self.plan.zombie) { zombie } else { leader };
+        self.request(resource, token);
+    }
+
+    fn request(&mut self, resource: usize, token: Token) {
+        let host = self.dice.index(self.hosts.len());
+        let delay = self.latency();
+        self.set_after(delay, Event::Arrive { host, resource, token });
+    }
+
+    fn leader(&self, resource: usize) -> Option<Token> {
+        let era = floor(self.etcd.state.era?);
+        if self.plan.issued[resource] {
+            let (_, created) = self.etcd.state.head(&self.resources[resource])?;
+            return Token::new(era + created);
+        }
+        Token::new(era + self.lines[resource].counted)
+    }
+
+    fn hand_over(&mut self, resource: usize) {
+        if !self.plan.issued[resource] {
+            self.lines[resource].counted += self.dice.between(1, 3);
+            return;
+        }
+        let name = self.resources[resource].clone();
+        let lease = self.number();
+        if self.dice.chance(700) {
+            self.perform(Txn::Stand { resource: name.clone(), lease });
+        }
+        if let Some((lease, _)) = self.etcd.state.head(&name).filter(|(head, _)| *head != lease) {
+            self.perform(Txn::StepDown { resource: name, lease });
+        }
+    }
+
+    /// The last leader comes, and asks everywhere until it was let through.
+    pub(crate) fn check(&mut self) {
+        if self.etcd.state.era.is_some() {
+            for resource in 0..self.resources.len() {
+                self.settle_last(resource);
+                self.ask_everywhere(resource);
+                self.thaw_if_needed(resource);
+            }
+        }
+        let hosts = self.hosts.len();
+        if self.lines.iter().all(|line| line.last.is_some() && line.served.len() == hosts) {
+            self.done = true;
+            return;
+        }
+        let since = self.quiet_since.unwrap_or(self.now);
+        if self.now > since + self.plan.patience() {
+            let stuck = self.describe_stuck();
+            return self.accuse("liveness", || stuck);
+        }
+        let again = nanos(self.plan.timing.validity) / 4;
+        self.set_after(again, Event::Check);
+    }
+
+    fn settle_last(&mut self, resource: usize) {
+        let era = self.etcd.state.era.unwrap_or_default();
+        let stands = !self.plan.issued[resource] || self.leader(resource) == self.lines[resource].last;
+        if stands && self.lines[resource].last.is_some_and(|token| token.era() == era) {
+            return;
+        }
+        if self.plan.issued[resource] {
+            let name = self.resources[resource].clone();
+            while let Some((lease, _)) = self.etcd.state.head(&name) {
+                self.perform(Txn::StepDown { resource: name.clone(), lease });
+            }
+            let lease = self.number();
+            self.perform(Txn::Stand { resource: name, lease });
+        } else {
+            self.lines[resource].counted += 1;
+        }
+        self.lines[resource].last = self.leader(resource);
+        self.lines[resource].served.clear();
+    }
+
+    fn ask_everywhere(&mut self, resource: usize) {
+        let Some(token) = self.lines[resource].last else { return };
+        for host in 0..self.hosts.len() {
+            if !self.lines[resource].served.contains(&host) {
+                self.set(self.now, Event::Arrive { host, resource, token });
+            }
+        }
+    }
+
+    fn thaw_if_needed(&mut self, resource: usize) {
+        let frozen = self.etcd.state.fences.get(&self.resources[resource]).is_some_and(|record| record.frozen);
+        if frozen || self.plan.blocks[resource] {
+            self.thaw(resource);
+        }
+    }
+
+    fn describe_stuck(&self) -> String {
+        let mut lines = Vec::new();
+        for (resource, line) in self.resources.iter().zip(&self.lines) {
+            let record = self.etcd.state.fences.get(resource);
+            lines.push(format!("{resource}: last {:?}, served by {:?}, mark {record:?}", line.last, line.served));
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            let Some(session) = host.process.as_ref().and_then(|process| process.session()) else {
+                lines.push(format!("{}: outside", super::trace::letter(index)));
+                continue;
+            };
+            for record in self.resources.iter().map(|resource| session.replica.record(resource)) {
+                let (members, tombstones) = session.replica.waits_for(self.shown(index), &record);
+                if record.state == State::Raised {
+                    let me = super::trace::letter(index);
+                    lines.push(format!("{me}: {} waits for {members:?} {tombstones:?}", record.token));
+                }
+            }
+        }
+        lines.join("; ")
+    }
+}

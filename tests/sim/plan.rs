@@ -1,0 +1,207 @@
+//! What a run is about: how many replicas, which times, which troubles and how often. Drawn from the seed.
+
+use std::time::Duration;
+
+use highgate::replica::Timing;
+
+use super::clock::{MAX_PPM, MILLI, Nanos, SECOND, nanos};
+use super::control::Control;
+use super::dice::Dice;
+
+/// The kind of trouble that a run has most of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Focus {
+    Any,
+    /// None at all, but handovers.
+    Calm,
+    Restarts,
+    /// Pauses and partitions, so that validities end and members are evicted.
+    Lapses,
+    Watches,
+    Network,
+    /// Answers that are very late, and then nothing at all.
+    Answers,
+    Eras,
+    Operators,
+}
+
+/// What may go wrong, or be done by an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A process does nothing for a while.
+    Pause,
+    /// Its store's thread does nothing; requests and the warden go on.
+    Stall,
+    Crash,
+    /// An orderly end.
+    Stop,
+    /// Nothing goes between a replica and etcd.
+    Unplug,
+    /// A watch says nothing for a while.
+    Deafen,
+    /// Nobody is answered.
+    PauseEtcd,
+    Compact,
+    BumpEra,
+    /// etcd from an older backup, then a new era.
+    Restore,
+    Retire,
+    Freeze,
+    /// Somebody deletes the key of a member that is dead for long.
+    DeleteByHand,
+    /// A route with a longer lock-delay.
+    Promise,
+}
+
+/// How badly the network behaves, in times of a thousand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Network {
+    pub(crate) slow: u64,
+    pub(crate) lost: u64,
+    pub(crate) answer_lost: u64,
+    pub(crate) answer_slow: u64,
+    pub(crate) twice: u64,
+    pub(crate) watch_loses: u64,
+    pub(crate) watch_repeats: u64,
+}
+
+impl Network {
+    pub(crate) const QUIET: Self =
+        Self { slow: 0, lost: 0, answer_lost: 0, answer_slow: 0, twice: 0, watch_loses: 0, watch_repeats: 0 };
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) focus: Focus,
+    pub(crate) hosts: usize,
+    pub(crate) timing: Timing,
+    pub(crate) ppm: Vec<i64>,
+    /// Trouble ends then, and what has to open opens.
+    pub(crate) chaos: Nanos,
+    pub(crate) fault_every: Nanos,
+    /// Each as often as it is likely.
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) network: Network,
+    pub(crate) request_every: Nanos,
+    /// How many of the clients' acts are a change of the leader, and how many of the others a zombie's.
+    pub(crate) handover: u64,
+    pub(crate) zombie: u64,
+    /// How long the upstream takes, typically.
+    pub(crate) service: Nanos,
+    pub(crate) hold: Nanos,
+    /// Per resource: whether elections issue its tokens, and whether unknown outcomes block it.
+    pub(crate) issued: Vec<bool>,
+    pub(crate) blocks: Vec<bool>,
+    /// Lock-delays change while it runs.
+    pub(crate) uneven: bool,
+}
+
+impl Plan {
+    pub(crate) fn draw(dice: &mut Dice, focus: Option<Focus>, control: Option<Control>) -> Self {
+        let kinds = [
+            Focus::Any,
+            Focus::Any,
+            Focus::Any,
+            Focus::Calm,
+            Focus::Restarts,
+            Focus::Lapses,
+            Focus::Lapses,
+            Focus::Watches,
+            Focus::Network,
+            Focus::Answers,
+            Focus::Eras,
+            Focus::Operators,
+        ];
+        let drawn = dice.pick(&kinds);
+        let focus = focus.unwrap_or(drawn);
+        let timing = timing(dice);
+        let (validity, delay) = (nanos(timing.validity), nanos(timing.lock_delay));
+        let hosts = dice.pick(&[2, 3, 3, 3, 4]);
+        let resources = dice.pick(&[1, 1, 2, 3]);
+        let limit = if control == Some(Control::WildClocks) { 60_000 } else { MAX_PPM };
+        Self {
+            focus,
+            hosts,
+            timing,
+            ppm: (0..hosts).map(|_| rate(dice, limit)).collect(),
+            chaos: dice.between(12, 24) * validity + 6 * delay,
+            fault_every: dice.between(validity / 3, 2 * validity),
+            faults: faults(focus, dice),
+            network: network(focus, dice),
+            request_every: dice.between(validity / 40, validity / 6),
+            handover: dice.between(30, 250),
+            zombie: dice.between(50, 500),
+            service: dice.pick(&[5 * MILLI, 30 * MILLI, validity / 8, validity / 2, validity, 3 * validity]),
+            hold: dice.pick(&[validity / 4, validity, 2 * validity]),
+            issued: (0..resources).map(|_| dice.chance(300)).collect(),
+            blocks: (0..resources).map(|_| dice.chance(120)).collect(),
+            uneven: focus != Focus::Eras && dice.chance(150),
+        }
+    }
+
+    /// How long everything may take to open once trouble has ended: evictions one after the other, the wait for
+    /// tombstones, drains, and what is still on its way to etcd.
+    pub(crate) fn patience(&self) -> Nanos {
+        let Timing { validity, lock_delay, drain_timeout } = self.timing;
+        let longest = 4 * nanos(lock_delay);
+        12 * nanos(validity) + 4 * longest + 4 * nanos(drain_timeout) + 2 * self.hold + 40 * SECOND
+    }
+}
+
+fn timing(dice: &mut Dice) -> Timing {
+    let validity = Duration::from_millis(dice.pick(&[500, 1000, 1000, 2000, 4000]));
+    let short = Duration::from_millis(100);
+    let lock_delay = dice.pick(&[Duration::ZERO, short, validity / 3, validity / 2, validity, 2 * validity]);
+    let drain_timeout = dice.pick(&[short / 2, 2 * short, validity / 2, validity]);
+    Timing { validity, lock_delay, drain_timeout }
+}
+
+/// Often at the limit: there it is tight.
+fn rate(dice: &mut Dice, limit: i64) -> i64 {
+    let within = i64::try_from(dice.below(2 * limit.unsigned_abs() + 1)).expect("small") - limit;
+    dice.pick(&[-limit, limit, within])
+}
+
+fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
+    use Fault::*;
+    let usual = [
+        Pause, Pause, Stall, Crash, Stop, Unplug, Deafen, PauseEtcd, Compact, Retire, Freeze, DeleteByHand,
+        Promise, BumpEra,
+    ];
+    let more: &[Fault] = match focus {
+        Focus::Calm => return Vec::new(),
+        Focus::Any => &[],
+        Focus::Restarts => &[Crash, Crash, Crash, Stop, Stop, DeleteByHand],
+        Focus::Lapses => &[Pause, Pause, Stall, Stall, Unplug, Unplug, Unplug, PauseEtcd],
+        Focus::Watches => &[Deafen, Deafen, Deafen, Compact, Stall],
+        Focus::Network => &[Unplug, PauseEtcd, Unplug],
+        Focus::Answers => &[Unplug, Unplug, Unplug, Unplug],
+        Focus::Eras => &[BumpEra, Restore, Restore, Restore, Deafen, Unplug],
+        Focus::Operators => &[Retire, Retire, Freeze, Freeze, BumpEra, Promise],
+    };
+    let mut faults = more.repeat(3);
+    faults.extend(usual);
+    if dice.chance(150) {
+        faults.push(Restore);
+    }
+    faults
+}
+
+fn network(focus: Focus, dice: &mut Dice) -> Network {
+    if focus == Focus::Calm {
+        return Network::QUIET;
+    }
+    let mut up_to = |usual: u64, bad: Focus, worst: u64| {
+        let limit = if focus == bad { worst } else { usual };
+        dice.below(limit + 1)
+    };
+    Network {
+        slow: up_to(20, Focus::Network, 250),
+        lost: up_to(10, Focus::Network, 80),
+        answer_lost: up_to(20, Focus::Network, 120),
+        answer_slow: up_to(20, Focus::Answers, 400),
+        twice: up_to(20, Focus::Network, 200),
+        watch_loses: up_to(10, Focus::Watches, 150),
+        watch_repeats: up_to(5, Focus::Watches, 40),
+    }
+}

@@ -1,0 +1,92 @@
+//! How often each thing happened: a run without trouble proves nothing.
+
+use super::plan::Fault;
+
+macro_rules! tally {
+    ($($field:ident: $name:literal),* $(,)?) => {
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct Tally {
+            $(pub(crate) $field: u64,)*
+        }
+
+        impl Tally {
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
+
+            pub(crate) fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($name, self.$field)),*]
+            }
+        }
+    };
+}
+
+tally! {
+    forwarded: "requests forwarded",
+    stale: "stale requests refused",
+    admitted: "requests admitted",
+    not_sent: "requests admitted and not sent",
+    unknown: "upstream connections broken",
+    swept: "requests cut at the drain time-out",
+    raises: "marks raised",
+    seals: "marks sealed",
+    seals_after_crash: "seals with a crash since the raise",
+    seals_after_join: "seals with a join since the raise",
+    seals_after_eviction: "seals with an eviction since the raise",
+    seals_after_lapse: "seals with a lapse since the raise",
+    seals_after_resync: "seals with a resync since the raise",
+    joins: "joins",
+    lapses: "validities that ended",
+    fenced_expired: "fences: expired",
+    fenced_evicted: "fences: evicted",
+    fenced_refused: "fences: renewal refused",
+    fenced_new_era: "fences: new era",
+    fenced_went_back: "fences: etcd went back",
+    evictions: "evictions",
+    retirements: "retirements asked for",
+    burials: "burials asked for",
+    deletions: "members deleted by hand",
+    forgotten: "tombstones forgotten",
+    held_back: "gates held back for an earlier incarnation",
+    refused_proposals: "proposals refused",
+    resyncs: "resyncs",
+    compactions: "watches compacted",
+    lost_revisions: "revisions lost by a watch",
+    repeated_revisions: "revisions repeated by a watch",
+    lost_answers: "answers lost",
+    late_runs: "transactions run after their answer",
+    late_commits: "of these, committed",
+    eras: "eras begun",
+    restores: "restores",
+    crashes: "crashes",
+    clean_stops: "clean stops",
+    pauses: "process pauses",
+    stalls: "driver stalls",
+    etcd_pauses: "etcd pauses",
+    freezes: "freezes",
+    promises: "longer lock-delays",
+}
+
+impl Tally {
+    pub(crate) fn fence(&mut self, why: &str) {
+        match why {
+            "expired" => self.fenced_expired += 1,
+            "evicted" => self.fenced_evicted += 1,
+            "refused" => self.fenced_refused += 1,
+            "new era" => self.fenced_new_era += 1,
+            _ => self.fenced_went_back += 1,
+        }
+    }
+
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::Pause => self.pauses += 1,
+            Fault::Stall => self.stalls += 1,
+            Fault::PauseEtcd => self.etcd_pauses += 1,
+            Fault::Retire => self.retirements += 1,
+            Fault::Freeze => self.freezes += 1,
+            Fault::Promise => self.promises += 1,
+            _ => {}
+        }
+    }
+}
