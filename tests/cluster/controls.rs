@@ -94,6 +94,7 @@ fn the_judge_sees_writers_that_were_told_what_is_not_so() {
         (told(&[("a", Outcome::Unknown(String::new()))]), 1),
         (told(&[("a", refused), ("b", Outcome::Passed)]), 2),
         (told(&[("a", Outcome::NotSent)]), 1),
+        (told(&[]), 1),
     ] {
         assert_eq!(violations(&twice, &told).len(), lies, "{told:?}");
     }

@@ -17,6 +17,7 @@ mod numbers;
 mod restore;
 mod rolling;
 mod sealed;
+#[allow(dead_code, reason = "shared with tests/faults, which need more of it")]
 mod support;
 mod unknown;
 mod upkeep;

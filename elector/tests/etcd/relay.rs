@@ -40,10 +40,15 @@ impl Relay {
         self.faults.swallow_answers.store(true, Ordering::SeqCst);
     }
 
+    #[allow(dead_code, reason = "for the gateways' tests, which share this file")]
+    pub(crate) fn swallow_requests(&self) {
+        self.faults.swallow_requests.store(true, Ordering::SeqCst);
+    }
+
     /// Connections stand and new ones are taken, but nothing gets through.
     #[allow(dead_code, reason = "for the gateways' tests, which share this file")]
     pub(crate) fn swallow_everything(&self) {
-        self.faults.swallow_requests.store(true, Ordering::SeqCst);
+        self.swallow_requests();
         self.swallow_answers();
     }
 

@@ -211,6 +211,11 @@ impl Node {
         &self.arguments[at + 1]
     }
 
+    #[allow(dead_code, reason = "for the gateways' tests, which share this file")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// SIGSTOP, SIGCONT or SIGKILL for this process.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();

@@ -1,7 +1,6 @@
 //! One gateway of several: a process of the built program that can be stopped, killed, cut off and started again.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,12 +11,15 @@ use serde_json::Value;
 use super::client::{Ask, Response, get, post};
 use super::exchange::exchange;
 use super::line::Line;
-use super::process::{Highgate, highgate};
+use super::process::{self, Highgate};
 use super::writer::{Answers, Write};
 use super::{PATIENCE, eventually};
 
 /// How long a probe waits for a gateway that may be stopped.
 const PROBE: Duration = Duration::from_secs(1);
+
+/// How long an order waits for one that may be.
+const ORDER: Duration = Duration::from_secs(2);
 
 /// Where a gateway is now: it moves when it is started again.
 pub(crate) struct Door {
@@ -28,7 +30,7 @@ pub(crate) struct Door {
 
 pub(crate) struct Gateway {
     pub(crate) name: String,
-    config: PathBuf,
+    command: process::Builder,
     /// None while it is dead.
     process: Option<Highgate>,
     pub(crate) door: Arc<Door>,
@@ -40,6 +42,15 @@ pub(crate) struct Gateway {
 }
 
 impl Door {
+    /// Of a gateway that listens on these ports, for requests and for operators.
+    pub(crate) fn at(data: SocketAddr, admin: SocketAddr) -> Self {
+        Self { addresses: Mutex::new((data, admin)), is_ready: AtomicBool::new(true) }
+    }
+
+    pub(crate) fn moves(&self, data: SocketAddr, admin: SocketAddr) {
+        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = (data, admin);
+    }
+
     fn addresses(&self) -> (SocketAddr, SocketAddr) {
         *self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,26 +68,35 @@ impl Door {
         exchange(self.admin(), &get(path).header("Connection", "close"), PROBE).ok()
     }
 
+    /// Gives the admin port an order; none if nobody answers soon.
+    pub(crate) fn order(&self, path: &str, body: &Value) -> Option<Response> {
+        let ask = post(path).header("Content-Type", "application/json").header("Connection", "close");
+        exchange(self.admin(), &ask.body(body.to_string()), ORDER).ok()
+    }
+
     pub(crate) fn says_ready(&self) -> bool {
         self.probe("/readyz").is_some_and(|answer| answer.status == 200)
     }
 }
 
 impl Gateway {
-    /// Starts the program with this config. It need not be ready yet.
-    pub(crate) fn start(name: String, config: PathBuf, line: Option<Line>, answers: Arc<Answers>) -> Self {
-        let process = highgate().config(&config).start();
-        let addresses = Mutex::new((process.address(), process.admin_address()));
-        let door = Arc::new(Door { addresses, is_ready: AtomicBool::new(true) });
-        Self { name, config, process: Some(process), door, answers, line, history: String::new() }
+    /// Starts it. It need not be ready yet.
+    pub(crate) fn start(
+        name: String,
+        command: process::Builder,
+        line: Option<Line>,
+        answers: Arc<Answers>,
+    ) -> Self {
+        let process = command.clone().start();
+        let door = Arc::new(Door::at(process.address(), process.admin_address()));
+        Self { name, command, process: Some(process), door, answers, line, history: String::new() }
     }
 
     /// Starts it again after its process has ended. It need not be ready yet.
     pub(crate) fn start_again(&mut self) {
         assert!(self.process.is_none(), "{} still runs", self.name);
-        let process = highgate().config(&self.config).start();
-        *self.door.addresses.lock().unwrap_or_else(PoisonError::into_inner) =
-            (process.address(), process.admin_address());
+        let process = self.command.clone().start();
+        self.door.moves(process.address(), process.admin_address());
         self.process = Some(process);
     }
 
@@ -160,15 +180,25 @@ impl Gateway {
         code
     }
 
+    /// Whether its process has ended without having been asked to.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| process.exit_status().is_some())
+    }
+
     /// Its line to etcd.
     pub(crate) fn line(&self) -> &Line {
         self.line.as_ref().expect("the trial is relayed")
     }
 
-    /// The last lines that it and its earlier processes have said.
-    pub(crate) fn last_words(&self) -> String {
+    /// All that it and its earlier processes have said.
+    pub(crate) fn words(&self) -> String {
         let now = self.process.as_ref().map(Highgate::said).unwrap_or_default();
-        let all = format!("{}{now}", self.history);
+        format!("{}{now}", self.history)
+    }
+
+    /// The last lines of that.
+    pub(crate) fn last_words(&self) -> String {
+        let all = self.words();
         let lines: Vec<_> = all.lines().collect();
         lines[lines.len().saturating_sub(60)..].join("\n")
     }

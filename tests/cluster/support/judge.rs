@@ -43,8 +43,42 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Every way in which the promise was broken.
+/// A way in which the promise was broken.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    /// When it could be seen; none of a write that never reached the upstream.
+    pub(crate) at: Option<Instant>,
+    pub(crate) kind: Kind,
+    /// The write without which it would not be one.
+    pub(crate) id: String,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A lower token was forwarded after a higher one.
+    Forwarded,
+    /// A lower token took effect after a higher one.
+    TookEffect,
+    /// Writes of two tokens were under way at once.
+    Overlapped,
+    /// A writer was told what is not so.
+    Lied,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Every way in which the promise was broken, in words.
 pub(crate) fn violations(entries: &[Entry], told: &HashMap<String, Outcome>) -> Vec<String> {
+    found(entries, told).iter().map(Violation::to_string).collect()
+}
+
+/// Every way in which the promise was broken.
+pub(crate) fn found(entries: &[Entry], told: &HashMap<String, Outcome>) -> Vec<Violation> {
     let mut found = Vec::new();
     for entries in by_resource(entries).values() {
         found.extend(falls(entries));
@@ -79,20 +113,22 @@ fn by_resource(entries: &[Entry]) -> BTreeMap<&str, Vec<&Entry>> {
 }
 
 /// Where a lower token came after a higher one.
-fn falls(entries: &[&Entry]) -> Vec<String> {
+fn falls(entries: &[&Entry]) -> Vec<Violation> {
     let forwarded = entries.iter().map(|entry| (entry.received, *entry)).collect();
     let effects = entries.iter().filter_map(|entry| Some((entry.effect?, *entry))).collect();
-    [falls_among("was forwarded", forwarded), falls_among("took effect", effects)].concat()
+    [falls_among(Kind::Forwarded, forwarded), falls_among(Kind::TookEffect, effects)].concat()
 }
 
-fn falls_among(what: &str, mut moments: Vec<(Instant, &Entry)>) -> Vec<String> {
+fn falls_among(kind: Kind, mut moments: Vec<(Instant, &Entry)>) -> Vec<Violation> {
+    let what = if kind == Kind::Forwarded { "was forwarded" } else { "took effect" };
     moments.sort_by_key(|(time, _)| *time);
     let mut highest: Option<&Entry> = None;
     let mut found = Vec::new();
-    for (_, entry) in moments {
+    for (at, entry) in moments {
         match highest {
             Some(higher) if higher.token > entry.token => {
-                found.push(format!("{} {what} after {}", named(entry), named(higher)));
+                let text = format!("{} {what} after {}", named(entry), named(higher));
+                found.push(Violation { at: Some(at), kind, id: entry.id.clone(), text });
             }
             _ => highest = Some(entry),
         }
@@ -101,16 +137,18 @@ fn falls_among(what: &str, mut moments: Vec<(Instant, &Entry)>) -> Vec<String> {
 }
 
 /// Where writes of two tokens were under way at once.
-fn overlaps(entries: &[&Entry]) -> Vec<String> {
+fn overlaps(entries: &[&Entry]) -> Vec<Violation> {
     let mut effective: Vec<_> = entries.iter().filter_map(|entry| Some((entry, end(entry)?))).collect();
     effective.sort_by_key(|(entry, _)| entry.received);
-    // Of each token, the write that ended last so far.
+    // Of each token with a write under way, the one that ends last.
     let mut last: BTreeMap<u64, (&Entry, Instant)> = BTreeMap::new();
     let mut found = Vec::new();
     for (entry, end) in effective {
-        let others = last.iter().filter(|(token, _)| **token != entry.token);
-        for (_, (other, _)) in others.filter(|(_, (_, end))| *end > entry.received) {
-            found.push(format!("{} was forwarded while {} was under way", named(entry), named(other)));
+        last.retain(|_, (_, end)| *end > entry.received);
+        for (_, (other, _)) in last.iter().filter(|(token, _)| **token != entry.token) {
+            let text = format!("{} was forwarded while {} was under way", named(entry), named(other));
+            let (at, id) = (Some(entry.received), entry.id.clone());
+            found.push(Violation { at, kind: Kind::Overlapped, id, text });
         }
         let latest = last.entry(entry.token).or_insert((entry, end));
         if end > latest.1 {
@@ -127,21 +165,31 @@ fn end(entry: &Entry) -> Option<Instant> {
 }
 
 /// Where writers were told what is not so.
-fn lies(entries: &[Entry], told: &HashMap<String, Outcome>) -> Vec<String> {
-    let mut effects: HashMap<&str, usize> = HashMap::new();
-    for entry in entries.iter().filter(|entry| entry.effect.is_some()) {
-        *effects.entry(&entry.id).or_default() += 1;
+fn lies(entries: &[Entry], told: &HashMap<String, Outcome>) -> Vec<Violation> {
+    let mut effects: HashMap<&str, Vec<Instant>> = HashMap::new();
+    for entry in entries {
+        effects.entry(&entry.id).or_default().extend(entry.effect);
     }
+    // Whoever died before its answer knows as little as one whose answer got lost.
+    let untold = Outcome::Unknown("nothing".to_owned());
+    let silent = effects.keys().filter(|id| !told.contains_key(**id)).map(|id| (*id, &untold));
     let mut found = Vec::new();
-    for (id, outcome) in told {
-        let count = effects.get(id.as_str()).copied().unwrap_or(0);
+    for (id, outcome) in told.iter().map(|(id, outcome)| (id.as_str(), outcome)).chain(silent) {
+        let times = effects.get(id).map(Vec::as_slice).unwrap_or_default();
+        let count = times.len();
         let allowed = match outcome {
             Outcome::Passed => count == 1,
             Outcome::Refused { .. } | Outcome::NotSent => count == 0,
             Outcome::Unknown(_) => count <= 1,
         };
         if !allowed {
-            found.push(format!("write {id} took effect {count} times, but its writer was told {outcome:?}"));
+            let text = format!("write {id} took effect {count} times, but its writer was told {outcome:?}");
+            found.push(Violation {
+                at: times.iter().max().copied(),
+                kind: Kind::Lied,
+                id: id.to_owned(),
+                text,
+            });
         }
     }
     found

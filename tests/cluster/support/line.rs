@@ -1,4 +1,4 @@
-//! The line from one gateway to etcd: a relay per node, cut and mended together.
+//! The line from one gateway to etcd: a relay per node, cut and mended together or one by one.
 
 use std::sync::mpsc;
 use std::thread;
@@ -6,6 +6,19 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use super::relay::Relay;
+
+/// What befalls a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// Connections are closed, and so is every new one.
+    Cut,
+    /// Connections stand, and nothing that is said on them arrives.
+    Swallow,
+    /// The same for what the gateway says; etcd's words arrive.
+    SwallowRequests,
+    /// The same for what etcd says; the gateway's words arrive.
+    SwallowAnswers,
+}
 
 pub(crate) struct Line {
     relays: Vec<Relay>,
@@ -37,14 +50,25 @@ impl Line {
         self.relays.iter().map(|relay| relay.port).collect()
     }
 
-    /// Connections are closed, and so is every new one.
     pub(crate) fn cut(&self) {
-        self.relays.iter().for_each(Relay::close);
+        self.suffers(Harm::Cut, None);
     }
 
-    /// Connections stand, and nothing that is said on them arrives.
     pub(crate) fn swallow(&self) {
-        self.relays.iter().for_each(Relay::swallow_everything);
+        self.suffers(Harm::Swallow, None);
+    }
+
+    /// On the way to one node, or to all.
+    pub(crate) fn suffers(&self, harm: Harm, node: Option<usize>) {
+        let is_meant = |at: usize| node.is_none_or(|node| node == at);
+        for (_, relay) in self.relays.iter().enumerate().filter(|(at, _)| is_meant(*at)) {
+            match harm {
+                Harm::Cut => relay.close(),
+                Harm::Swallow => relay.swallow_everything(),
+                Harm::SwallowRequests => relay.swallow_requests(),
+                Harm::SwallowAnswers => relay.swallow_answers(),
+            }
+        }
     }
 
     pub(crate) fn mend(&self) {

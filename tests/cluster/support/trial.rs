@@ -17,6 +17,7 @@ use super::eventually;
 use super::gateway::Gateway;
 use super::judge::{self, Summary};
 use super::line::Line;
+use super::process::{self, highgate};
 use super::turn::Turn;
 use super::upstream::Upstream;
 use super::writer::Answers;
@@ -32,11 +33,28 @@ pub(crate) struct Builder {
     relayed: bool,
     alone: bool,
     shared: bool,
+    environment: Vec<(String, String)>,
+    program: Option<PathBuf>,
+    stand_in: Option<StandIn>,
+}
+
+/// Makes the command of a program that takes a gateway's place.
+pub(crate) type StandIn = fn(&Place) -> process::Builder;
+
+/// What a gateway has to know.
+pub(crate) struct Place {
+    pub(crate) name: String,
+    /// Of etcd's nodes, or of the relays before them.
+    pub(crate) etcd: Vec<u16>,
+    /// With the path that only this gateway adds, so that the upstream knows who forwards.
+    pub(crate) upstream: String,
 }
 
 pub(crate) struct Trial {
     /// None if the gateways do not share anything.
     etcd: Option<Etcd>,
+    /// The gateways know of each other.
+    united: bool,
     pub(crate) gateways: Vec<Gateway>,
     pub(crate) upstream: Upstream,
     pub(crate) answers: Arc<Answers>,
@@ -91,6 +109,9 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         relayed: false,
         alone: false,
         shared: true,
+        environment: Vec::new(),
+        program: None,
+        stand_in: None,
     };
     builder.lock_delay(LOCK_DELAY)
 }
@@ -131,6 +152,24 @@ impl Builder {
         self
     }
 
+    /// Every gateway finds this variable in its environment.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The gateways are of another build.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
+    /// Another program takes the gateways' place.
+    pub(crate) fn stand_in(mut self, program: StandIn) -> Self {
+        self.stand_in = Some(program);
+        self
+    }
+
     /// Nothing if there is no etcd, which has been said then.
     pub(crate) fn start(self) -> Option<Trial> {
         let turn = Turn::take(self.alone);
@@ -141,7 +180,8 @@ impl Builder {
         let gateway = |number| self.gateway(number, etcd.as_ref(), &upstream, folder.path(), &answers);
         let gateways: Vec<_> = (0..3).map(gateway).collect();
         let timing = Timing { validity: self.validity, lock_delay: self.lock_delay };
-        let trial = Trial { etcd, gateways, upstream, answers, timing, folder, _turn: turn };
+        let united = etcd.is_some() && self.stand_in.is_none();
+        let trial = Trial { etcd, united, gateways, upstream, answers, timing, folder, _turn: turn };
         trial.comes_to_rest();
         Some(trial)
     }
@@ -157,22 +197,25 @@ impl Builder {
         let name = format!("gateway-{number}");
         let line = etcd.filter(|_| self.relayed).map(|etcd| Line::to(etcd.ports()));
         let ports = line.as_ref().map(Line::ports).or(etcd.map(|etcd| etcd.ports()));
-        let config = self.config(&name, ports, upstream, folder);
-        Gateway::start(name, config, line, answers.clone())
+        let upstream = format!("http://{}/{name}", upstream.address);
+        let place = Place { name: name.clone(), etcd: ports.unwrap_or_default(), upstream };
+        let command = self.stand_in.map_or_else(|| self.highgate(&place, folder), |make| make(&place));
+        let with = |command: process::Builder, (name, value): &(String, String)| command.env(name, value);
+        Gateway::start(name, self.environment.iter().fold(command, with), line, answers.clone())
     }
 
-    fn config(&self, name: &str, etcd: Option<Vec<u16>>, upstream: &Upstream, folder: &Path) -> PathBuf {
+    fn highgate(&self, place: &Place, folder: &Path) -> process::Builder {
+        let name = &place.name;
         let mut store = section(&[("path", &folder.join(name).to_string_lossy())]);
-        if let Some(ports) = etcd {
+        if self.shared {
             let endpoint = |port: &u16| Value::from(format!("http://127.0.0.1:{port}"));
             store.insert("kind".into(), "etcd".into());
             store.insert("prefix".into(), PREFIX.into());
             store.insert("validity".into(), format!("{}ms", self.validity.as_millis()).into());
-            store.insert("endpoints".into(), ports.iter().map(endpoint).collect::<Vec<_>>().into());
+            store.insert("endpoints".into(), place.etcd.iter().map(endpoint).collect::<Vec<_>>().into());
         }
         let mut route = self.routes.clone();
-        // Nobody but this gateway knows this path: so the upstream knows who forwards.
-        route.insert("upstream".into(), format!("http://{}/{name}", upstream.address).into());
+        route.insert("upstream".into(), place.upstream.clone().into());
         let mut config = Table::new();
         config.insert("store".into(), store.into());
         config.insert("log".into(), section(&[("access", "off")]).into());
@@ -181,7 +224,8 @@ impl Builder {
         config.insert("routes".into(), vec![route].into());
         let file = folder.join(format!("{name}.toml"));
         std::fs::write(&file, toml::to_string(&config).expect("a table is TOML")).expect("a file of ours");
-        file
+        let command = highgate().config(&file);
+        self.program.as_deref().map_or(command.clone(), |program| command.program(program))
     }
 }
 
@@ -201,7 +245,9 @@ impl Trial {
     /// All gateways are ready, know of each other, and wait for none that came before them.
     fn comes_to_rest(&self) {
         self.gateways.iter().for_each(Gateway::becomes_ready);
-        let Some(_) = self.etcd else { return };
+        if !self.united {
+            return;
+        }
         let is_complete = |gateway: &Gateway| {
             let overview = gateway.overview();
             let count = |list: &str| overview[list].as_array().map(Vec::len);

@@ -3,8 +3,9 @@
 //! Headers say how long a write takes: `X-Delay-Ms` until its effect, `X-Held` until the test releases that name. A
 //! delayed write goes on although its connection was cut, for not quite the lock-delay: that is the worst that
 //! assumption A4 allows. A held one is given up at the cut, since nobody could say when its effect would come.
+//! A gateway that is stopped cuts too late: a test that stops one says so here, and that counts as the cut.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +17,11 @@ use super::wire::{Head, Wire};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// How much of the lock-delay is left unused: the cut is seen here later than it was made.
-const MARGIN: Duration = Duration::from_millis(100);
+/// How much of the lock-delay is left unused: the cut is seen here later than it was made, and a busy machine
+/// makes it later than it was due.
+fn margin(lock_delay: Duration) -> Duration {
+    Duration::from_millis(100).max(lock_delay / 4)
+}
 
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
@@ -29,14 +33,17 @@ struct Shared {
     /// How long after a cut an effect may still come.
     grace: Duration,
     released: Mutex<HashSet<String>>,
+    /// When each gateway was last stopped, and whether it still is.
+    stops: Mutex<HashMap<String, (Instant, bool)>>,
 }
 
 impl Upstream {
     pub(crate) fn start(lock_delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
-        let grace = lock_delay.saturating_sub(MARGIN);
-        let shared = Arc::new(Shared { record: Record::default(), grace, released: Mutex::default() });
+        let grace = lock_delay.saturating_sub(margin(lock_delay));
+        let (released, stops) = (Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { record: Record::default(), grace, released, stops });
         let upstream = Self { address, shared: shared.clone() };
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -51,6 +58,16 @@ impl Upstream {
         &self.shared.record
     }
 
+    /// This gateway is about to be stopped (SIGSTOP).
+    pub(crate) fn stops(&self, gateway: &str) {
+        self.shared.stops().insert(gateway.to_owned(), (Instant::now(), true));
+    }
+
+    /// It goes on.
+    pub(crate) fn resumes(&self, gateway: &str) {
+        self.shared.stops().entry(gateway.to_owned()).and_modify(|(_, stopped)| *stopped = false);
+    }
+
     /// Lets go on what is held under this name, now and later.
     pub(crate) fn release(&self, name: &str) {
         self.shared.released().insert(name.to_owned());
@@ -60,6 +77,22 @@ impl Upstream {
 impl Shared {
     fn released(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
         self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stops(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Instant, bool)>> {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an effect now would be one that A4 rules out: the write is on its own since the cut, or since a stop
+    /// of its gateway, after which the cut comes too late.
+    fn is_too_late(&self, entry: &Entry) -> bool {
+        let cut = entry.cut.map(|(time, _)| time);
+        let alone_since = match (cut, self.stops().get(&entry.gateway)) {
+            (Some(cut), Some((since, _))) if *since >= entry.received => Some(cut.min(*since)),
+            (None, Some((since, true))) => Some(*since),
+            (cut, _) => cut,
+        };
+        alone_since.is_some_and(|since| since.elapsed() >= self.grace)
     }
 }
 
@@ -87,44 +120,47 @@ impl Connection {
         }
         let received = Instant::now();
         let head = self.wire.head()?.ok_or(ErrorKind::UnexpectedEof)?;
+        let entry = entry(&head, received);
         let number = self.shared.record.write(|entries| {
-            entries.push(entry(&head, received));
+            entries.push(entry.clone());
             entries.len() - 1
         });
         self.wire.exactly(head.length().unwrap_or(0), &mut |_| ())?;
-        if !self.waits(number, &due(&head, received)) {
-            return Ok(false);
-        }
-        let cut = self.note(number, |entry| {
-            entry.effect = Some(Instant::now());
-            entry.responded = entry.cut.is_none().then(Instant::now);
-            entry.cut.is_some()
-        });
-        if cut {
+        if !self.waits(number, entry, &due(&head, received)) || !self.takes_effect(number) {
             return Ok(false);
         }
         self.wire.send(ANSWER)?;
         Ok(true)
     }
 
-    /// Until the write is due; false if it never will be, because it was cut for too long.
-    fn waits(&self, number: usize, due: &Due) -> bool {
-        let mut cut: Option<Instant> = None;
+    /// Until the write is due; false if it never will be, because it was on its own for too long.
+    fn waits(&self, number: usize, mut entry: Entry, due: &Due) -> bool {
         loop {
             match due {
+                Due::At(_) if self.shared.is_too_late(&entry) => return false,
                 Due::At(time) if Instant::now() >= *time => return true,
                 Due::Released(name) if self.shared.released().contains(name) => return true,
-                Due::Released(_) if cut.is_some() => return false,
-                Due::At(_) if cut.is_some_and(|cut| cut.elapsed() >= self.shared.grace) => return false,
+                Due::Released(_) if entry.cut.is_some() => return false,
                 Due::At(_) | Due::Released(_) => {}
             }
-            if let (None, Some(how)) = (cut, ended(&self.wire.stream)) {
-                let now = Instant::now();
-                cut = Some(now);
-                self.note(number, |entry| entry.cut = Some((now, how)));
+            if let (None, Some(how)) = (entry.cut, ended(&self.wire.stream)) {
+                entry.cut = Some((Instant::now(), how));
+                self.note(number, |noted| noted.cut = entry.cut);
             }
             thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Does what was asked for, unless it has become too late meanwhile; whether there is anybody to answer.
+    fn takes_effect(&self, number: usize) -> bool {
+        self.note(number, |entry| {
+            if self.shared.is_too_late(entry) {
+                return false;
+            }
+            entry.effect = Some(Instant::now());
+            entry.responded = entry.cut.is_none().then(Instant::now);
+            entry.cut.is_none()
+        })
     }
 
     fn note<R>(&self, number: usize, change: impl FnOnce(&mut Entry) -> R) -> R {

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::client::{Ask, Response, post};
 use super::exchange::{Failure, exchange};
 use super::gateway::Door;
 
 /// What a writer knows of its write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// The upstream's own 2xx.
     Passed,
@@ -26,6 +28,8 @@ pub(crate) enum Outcome {
 /// All writes and what their writers were told.
 #[derive(Default)]
 pub(crate) struct Answers {
+    /// Before the number of every write: different in every process that writes.
+    prefix: String,
     next: AtomicU64,
     told: Mutex<HashMap<String, Outcome>>,
 }
@@ -43,6 +47,10 @@ pub(crate) struct Write {
 pub(crate) struct Begun(JoinHandle<Outcome>);
 
 impl Answers {
+    pub(crate) fn of(process: &str) -> Self {
+        Self { prefix: format!("{process}-"), ..Self::default() }
+    }
+
     pub(crate) fn told(&self) -> HashMap<String, Outcome> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -53,11 +61,16 @@ impl Answers {
 }
 
 impl Write {
-    pub(super) fn new(door: Arc<Door>, answers: Arc<Answers>, resource: &str, token: u64) -> Self {
-        let id = answers.next.fetch_add(1, Ordering::Relaxed).to_string();
+    pub(crate) fn new(door: Arc<Door>, answers: Arc<Answers>, resource: &str, token: u64) -> Self {
+        let id = format!("{}{}", answers.prefix, answers.next.fetch_add(1, Ordering::Relaxed));
         let ask = post("/").resource(resource).token(token).header("X-Request", &id);
         let ask = ask.header("Connection", "close").body("x");
         Self { door, answers, id, ask, patience: super::PATIENCE }
+    }
+
+    /// No other write has this.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
     }
 
     /// Takes effect only once the test releases this name.

@@ -13,8 +13,11 @@ use super::client::{Ask, Client, Response, get};
 use super::eventually;
 
 /// A command line that is about to run.
+#[derive(Clone)]
 pub(crate) struct Builder {
+    program: PathBuf,
     args: Vec<String>,
+    environment: Vec<(String, String)>,
     file_limit: Option<u32>,
 }
 
@@ -30,7 +33,14 @@ pub(crate) struct Highgate {
 /// `highgate serve` on free ports.
 pub(crate) fn highgate() -> Builder {
     let args = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    Builder { args: args.map(str::to_owned).to_vec(), file_limit: None }
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_highgate"));
+    Builder { program, args: args.map(str::to_owned).to_vec(), environment: Vec::new(), file_limit: None }
+}
+
+/// Another program that says where it listens in the same words.
+#[allow(dead_code, reason = "for tests/faults, which share this file")]
+pub(crate) fn stand_in(program: PathBuf, args: Vec<String>) -> Builder {
+    Builder { program, args, environment: Vec::new(), file_limit: None }
 }
 
 /// A config file with one route that trusts tokens, and these further lines in it.
@@ -65,19 +75,37 @@ impl Builder {
         self
     }
 
+    /// Another build of the program.
+    #[allow(dead_code, reason = "for tests/faults, which share this file")]
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = program.to_owned();
+        self
+    }
+
+    /// It finds this variable in its environment.
+    #[allow(dead_code, reason = "for the tests of several gateways, which share this file")]
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Starts it, whatever becomes of it.
     pub(crate) fn spawn(self) -> Highgate {
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_highgate"));
         let mut command = match self.file_limit {
-            None => Command::new(program),
+            None => Command::new(self.program),
             Some(blocks) => {
                 let mut shell = Command::new("sh");
                 let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
-                shell.arg("-c").arg(script).arg(program);
+                shell.arg("-c").arg(script).arg(self.program);
                 shell
             }
         };
-        command.args(self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(self.args)
+            .envs(self.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program was built");
         let (output, reader) = collect(child.stdout.take().expect("a pipe was asked for"));
         let (errors, error_reader) = collect(child.stderr.take().expect("a pipe was asked for"));

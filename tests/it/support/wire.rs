@@ -76,7 +76,13 @@ impl Wire {
     /// Reads some more; false at the end of the stream.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 64 * 1024];
-        let count = self.stream.read(&mut chunk)?;
+        let count = loop {
+            match self.stream.read(&mut chunk) {
+                // The process was stopped meanwhile, and goes on.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.buffer.extend_from_slice(&chunk[..count]);
         Ok(count > 0)
     }

@@ -1,35 +1,36 @@
 //! What these tests are told with: etcd, gateways as processes, a line between them that can be cut, writers, and
 //! an upstream that records.
 //!
-//! Clients, the program and etcd are shared with `tests/it` and the elector's tests. Everything is awaited with a
-//! deadline; only `stays` takes its time, because that a thing does not happen cannot be waited for.
+//! Clients, the program and etcd are shared with `tests/it` and the elector's tests, and all of this is shared with
+//! `tests/faults`. Everything is awaited with a deadline; only `stays` takes its time, because that a thing does
+//! not happen cannot be waited for.
 
-#[path = "../../elector/tests/etcd/certificates.rs"]
+#[path = "../../../elector/tests/etcd/certificates.rs"]
 pub(crate) mod certificates;
-#[path = "../it/support/client.rs"]
+#[path = "../../it/support/client.rs"]
 #[allow(dead_code, reason = "shared with tests/it, which need more of it")]
-mod client;
+pub(crate) mod client;
 pub(crate) mod etcd;
 pub(crate) mod exchange;
-mod gateway;
+pub(crate) mod gateway;
 pub(crate) mod judge;
 pub(crate) mod line;
 pub(crate) mod load;
-#[path = "../it/support/process.rs"]
+#[path = "../../it/support/process.rs"]
 #[allow(dead_code, reason = "shared with tests/it, which need more of it")]
 pub(crate) mod process;
 pub(crate) mod record;
-#[path = "../../elector/tests/etcd/relay.rs"]
+#[path = "../../../elector/tests/etcd/relay.rs"]
 mod relay;
-#[path = "../../elector/tests/etcd/server.rs"]
+#[path = "../../../elector/tests/etcd/server.rs"]
 #[allow(dead_code, reason = "shared with the elector's tests, which need more of it")]
 pub(crate) mod server;
-mod trial;
+pub(crate) mod trial;
 mod turn;
-mod upstream;
-#[path = "../it/support/wire.rs"]
+pub(crate) mod upstream;
+#[path = "../../it/support/wire.rs"]
 #[allow(dead_code, reason = "shared with tests/it, which need more of it")]
-mod wire;
+pub(crate) mod wire;
 pub(crate) mod writer;
 
 use std::thread;

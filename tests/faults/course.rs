@@ -1,0 +1,210 @@
+//! One run: sets everything up, lets the nemesis loose for a while, lets all of it come to rest, and judges.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::account::Account;
+use crate::annals::Annals;
+use crate::chance::Chance;
+use crate::clock::Clock;
+use crate::crew::{Crew, Heard};
+use crate::lookout::Lookout;
+use crate::naive;
+use crate::nemesis::Nemesis;
+use crate::network::Network;
+use crate::options::{Options, Peer};
+use crate::support::etcd::PREFIX;
+use crate::support::{Trial, trial};
+use crate::words::Post;
+
+const RESOURCES: [&str; 3] = ["a", "b", "c"];
+/// Candidates for each resource.
+const CANDIDATES: usize = 3;
+const LOCK_DELAY: Duration = Duration::from_secs(1);
+/// Of the writers' leaderships: not much more than etcd's own least.
+const TTL: Duration = Duration::from_secs(3);
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Beyond what the protocol needs, for a busy machine to serve again after the last fault.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// What is left of a run.
+pub(crate) struct Ended {
+    pub(crate) account: Account,
+    pub(crate) annals: Annals,
+    /// What went wrong beside the promise.
+    pub(crate) troubles: Vec<String>,
+    /// From the end of the last fault until every resource was written to again.
+    pub(crate) recovered: Option<Duration>,
+    pub(crate) recovery: Duration,
+    pub(crate) validity: Duration,
+    pub(crate) folder: PathBuf,
+    /// Why packets could not be lost.
+    pub(crate) no_packets: Option<String>,
+}
+
+pub(crate) struct Course<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) peer: Peer,
+    pub(crate) seed: u64,
+    pub(crate) folder: PathBuf,
+}
+
+impl Course<'_> {
+    /// None if there is no etcd, which has been said then.
+    pub(crate) fn run(self, network: Result<Network, String>) -> (Option<Ended>, Result<Network, String>) {
+        let Some(trial) = self.trial() else { return (None, network) };
+        let no_packets = network.as_ref().err().cloned();
+        let validity = self.options.validity(self.seed);
+        let crew = self.crew(&trial);
+        let doors = trial.gateways.iter().map(|gateway| gateway.door.clone()).collect();
+        let lookout = Lookout::start(doors, crew.doors());
+        let annals = Annals::new(Clock::start());
+        let resources = RESOURCES.map(str::to_owned).to_vec();
+        let chance = Chance::of(self.seed, "nemesis");
+        let orders = self.peer == Peer::Highgate;
+        let mut nemesis = Nemesis::new(chance, trial, crew, network, annals, resources, orders);
+        let mut troubles = self.rages(&mut nemesis);
+        let recovery = nemesis.trial.timing.bound();
+        let recovered = self.rests(&mut nemesis, &mut troubles);
+        lookout.end();
+        let Nemesis { trial, crew, network, annals, .. } = nemesis;
+        let (heard, stuck) = crew.end();
+        troubles
+            .extend(stuck.into_iter().map(|name| format!("writer {name} did not end when it was told to")));
+        let account = account(&trial, heard, &annals, recovery);
+        self.keep_words(&trial);
+        let folder = self.folder;
+        let ended = Ended { account, annals, troubles, recovered, recovery, validity, folder, no_packets };
+        (Some(ended), network)
+    }
+
+    fn trial(&self) -> Option<Trial> {
+        let builder =
+            trial("faults").relayed().validity(self.options.validity(self.seed)).lock_delay(LOCK_DELAY);
+        let builder =
+            builder.route("tokens", "issued").route("drain_timeout", "1s").route("hold_timeout", "1500ms");
+        let builder = match (self.peer, &self.options.gateway) {
+            (Peer::Highgate, Some(program)) => builder.program(program),
+            (Peer::Highgate, None) => builder,
+            (Peer::Naive, _) => builder.stand_in(naive::in_memory),
+            (Peer::NaiveEtcd, _) => builder.stand_in(naive::in_etcd),
+        };
+        let with = |builder: crate::support::trial::Builder, (name, value): &(String, String)| {
+            builder.env(name, value)
+        };
+        self.options.gateway_env.iter().fold(builder, with).start()
+    }
+
+    fn crew(&self, trial: &Trial) -> Crew {
+        let nodes: Vec<_> = trial.etcd().ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let url = format!("etcd://{}{PREFIX}", nodes.join(","));
+        let post = |resource: &str, number: usize| Post {
+            name: format!("{resource}{number}"),
+            resource: resource.to_owned(),
+            url: url.clone(),
+            ttl_ms: TTL.as_millis() as u64,
+            seed: self.seed,
+        };
+        let posts =
+            RESOURCES.iter().flat_map(|resource| (0..CANDIDATES).map(|number| post(resource, number)));
+        let errors = File::create(self.folder.join("writers.log")).expect("a folder of ours");
+        Crew::start(posts.collect(), errors)
+    }
+
+    /// Until the time is over, or what was looked for is found. Returns what went wrong beside the promise.
+    fn rages(&self, nemesis: &mut Nemesis) -> Vec<String> {
+        let began = Instant::now();
+        let mut next = began + PROGRESS;
+        while began.elapsed() < self.options.duration {
+            nemesis.step();
+            let crashed = nemesis.crashed();
+            if !crashed.is_empty() {
+                return crashed;
+            }
+            if Instant::now() >= next {
+                let asked = Instant::now();
+                let account = self.progress(nemesis);
+                // The nemesis waits for it: in a long run it is asked for less often.
+                next = asked + PROGRESS.max(20 * asked.elapsed());
+                let caught = !account.violations.is_empty();
+                if caught && self.options.expect_violation && self.peer == Peer::Highgate {
+                    return Vec::new();
+                }
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Vec::new()
+    }
+
+    fn progress(&self, nemesis: &Nemesis) -> Account {
+        let heard = nemesis.crew.heard().clone();
+        let account = account(&nemesis.trial, heard, &nemesis.annals, nemesis.trial.timing.bound());
+        let summary = account.summary();
+        println!(
+            "{:6.1} s  {} handovers, {} writes passed, {} refused, {} unknown; {} faults, {} under way; {} violations",
+            nemesis.annals.clock.now().as_secs_f64(),
+            summary.handovers,
+            summary.passed,
+            summary.refused,
+            summary.unknown,
+            nemesis.annals.faults.len(),
+            nemesis.annals.under_way(),
+            account.violations.len(),
+        );
+        account
+    }
+
+    /// After the last fault: everything serves again, in time, by itself.
+    fn rests(&self, nemesis: &mut Nemesis, troubles: &mut Vec<String>) -> Option<Duration> {
+        let timing = nemesis.trial.timing;
+        let limit = 2 * timing.validity + timing.bound() + TTL + SLACK;
+        if !nemesis.heal(limit) {
+            troubles.push("a fault could not be taken back".to_owned());
+        }
+        let healed = nemesis.annals.clock.now();
+        let mut left = Vec::new();
+        while nemesis.annals.clock.now() - healed < limit {
+            left = unserved(nemesis, healed);
+            if left.is_empty() {
+                return Some(nemesis.annals.clock.now() - healed);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        troubles
+            .extend(left.into_iter().map(|what| format!("stalled: {limit:?} after the last fault {what}")));
+        None
+    }
+
+    /// What the gateways have said, for whoever looks for a cause.
+    fn keep_words(&self, trial: &Trial) {
+        for gateway in &trial.gateways {
+            let file = self.folder.join(format!("{}.log", gateway.name));
+            fs::write(file, gateway.words()).expect("a folder of ours");
+        }
+    }
+}
+
+fn account(trial: &Trial, heard: Heard, annals: &Annals, recovery: Duration) -> Account {
+    // After what the writers were told, so that every effect that they were told of is in it.
+    let entries = trial.upstream.record().entries().clone();
+    Account::new(annals.clock, entries, heard, annals.faults.clone(), annals.windows(recovery))
+}
+
+/// What does not serve yet since this moment.
+fn unserved(nemesis: &Nemesis, since: Duration) -> Vec<String> {
+    let heard = nemesis.crew.heard();
+    let clock = nemesis.annals.clock;
+    let is_written = |resource: &&str| {
+        let is_it = |(name, wrote): &(String, crate::words::Wrote)| {
+            name == resource && wrote.led && wrote.outcome.passed() && clock.of(wrote.sent) > since
+        };
+        heard.wrote.iter().rev().any(is_it)
+    };
+    let resources = RESOURCES.iter().filter(|resource| !is_written(resource));
+    let resources = resources.map(|resource| format!("nobody writes to {resource}"));
+    let gateways = nemesis.trial.gateways.iter().filter(|gateway| !gateway.door.says_ready());
+    resources.chain(gateways.map(|gateway| format!("{} is not ready", gateway.name))).collect()
+}

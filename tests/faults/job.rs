@@ -1,0 +1,230 @@
+//! A writer: a process of its own that campaigns for a resource and writes to it through the gateways.
+//!
+//! It is careless on purpose. Its threads do not ask whether it still leads: they go on with the token while it
+//! resigns, after it was stopped, and for some seconds after the leadership is over, as a zombie does. `crew`
+//! starts it, and `words` is what they say to each other.
+
+use std::io::{BufRead, Write as _};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use highgate_elector::{Elector, Leadership, Moment, TokenSource, connect};
+use tokio::sync::Notify;
+
+use crate::chance::Chance;
+use crate::support::gateway::Door;
+use crate::support::writer::{Answers, Write};
+use crate::words::{Order, Place, Post, Said, Wrote};
+
+/// The first argument of a process that is a writer.
+pub(crate) const ROLE: &str = "--as-writer";
+
+const THREADS: usize = 5;
+/// How long a deposed token is still sent.
+const ZOMBIE: Duration = Duration::from_secs(4);
+/// How long a writer waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a polite leader waits for its writes before it resigns.
+const DRAIN: Duration = Duration::from_secs(4);
+
+struct Desk {
+    post: Post,
+    doors: Mutex<Vec<Arc<Door>>>,
+    term: Mutex<Term>,
+    answers: Arc<Answers>,
+    /// Writes under way.
+    busy: AtomicUsize,
+    ended: AtomicBool,
+    end: Notify,
+}
+
+#[derive(Default)]
+struct Term {
+    leading: Option<Lead>,
+    /// The last token that was deposed, and when.
+    deposed: Option<(u64, Instant)>,
+    /// It is about to resign and begins nothing more.
+    resigning: bool,
+}
+
+#[derive(Clone)]
+struct Lead {
+    token: u64,
+    source: TokenSource,
+}
+
+/// What to send next.
+struct Choice {
+    token: u64,
+    /// None for a token that was deposed.
+    source: Option<TokenSource>,
+}
+
+pub(crate) fn main() -> ExitCode {
+    let post = std::env::args().nth(2).expect("who it is");
+    let post: Post = serde_json::from_str(&post).expect("the harness writes what it reads");
+    // A writer that is stopped when the harness dies would stay for ever.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .expect("a process may ask to die with its parent");
+    let desk = Arc::new(Desk {
+        answers: Arc::new(Answers::of(&post.name)),
+        post,
+        doors: Mutex::default(),
+        term: Mutex::default(),
+        busy: AtomicUsize::new(0),
+        ended: AtomicBool::new(false),
+        end: Notify::new(),
+    });
+    let listening = desk.clone();
+    thread::spawn(move || listening.listen());
+    for number in 0..THREADS {
+        let desk = desk.clone();
+        thread::spawn(move || desk.send(number));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(desk.campaign());
+    ExitCode::SUCCESS
+}
+
+fn say(said: &Said) {
+    let line = serde_json::to_string(said).expect("plain data") + "\n";
+    // Whoever does not listen any more has gone, and this process is about to go, too.
+    let _ = std::io::stdout().lock().write_all(line.as_bytes());
+}
+
+fn now() -> u64 {
+    Moment::now().nanos()
+}
+
+impl Desk {
+    fn term(&self) -> MutexGuard<'_, Term> {
+        self.term.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until the harness says that it is over, or has gone.
+    fn listen(&self) {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            match serde_json::from_str(&line).expect("an order") {
+                Order::Doors(places) => self.find(&places),
+                Order::End => break,
+            }
+        }
+        self.ended.store(true, Ordering::SeqCst);
+        self.end.notify_one();
+    }
+
+    fn find(&self, places: &[Place]) {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.resize_with(places.len(), || Arc::new(Door::at(places[0].data, places[0].admin)));
+        for (door, place) in doors.iter().zip(places) {
+            door.moves(place.data, place.admin);
+            door.is_ready.store(place.ready, Ordering::SeqCst);
+        }
+    }
+
+    /// Leads again and again.
+    async fn campaign(&self) {
+        let backend = connect(&self.post.url).expect("the URL of an etcd");
+        let resource = self.post.resource.parse().expect("a resource's name");
+        let builder = Elector::builder(backend, resource).holder(&self.post.name);
+        let elector = builder.ttl(Duration::from_millis(self.post.ttl_ms)).build().expect("sound settings");
+        let mut chance = Chance::of(self.post.seed, &format!("{} leads", self.post.name));
+        while !self.ended.load(Ordering::SeqCst) {
+            let leadership = tokio::select! {
+                won = elector.campaign() => won.expect("etcd refuses nobody"),
+                () = self.end.notified() => return,
+            };
+            self.lead(leadership, &mut chance).await;
+            tokio::time::sleep(chance.between(Duration::ZERO, Duration::from_millis(500))).await;
+        }
+    }
+
+    async fn lead(&self, leadership: Leadership, chance: &mut Chance) {
+        let token = leadership.token().get();
+        say(&Said::Won { token, at: now() });
+        let source = leadership.source();
+        *self.term() = Term { leading: Some(Lead { token, source }), ..Term::default() };
+        let time = chance.spread(Duration::from_millis(400), Duration::from_secs(4));
+        let how = tokio::select! {
+            lost = leadership.lost() => format!("lost: {lost}"),
+            () = tokio::time::sleep(time) => "resigned".to_owned(),
+            () = self.end.notified() => "ended".to_owned(),
+        };
+        if leadership.is_valid() && chance.one_in(2) {
+            self.drain().await;
+        }
+        // What is under way when this is said was sent by a leader; it says so itself.
+        say(&Said::Over { token, at: now(), how });
+        if leadership.is_valid() {
+            // Unsaid, the lease runs out.
+            let _unavailable = leadership.resign().await;
+        }
+        *self.term() = Term { deposed: Some((token, Instant::now())), ..Term::default() };
+    }
+
+    async fn drain(&self) {
+        self.term().resigning = true;
+        let deadline = Instant::now() + DRAIN;
+        while self.busy.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn send(&self, number: usize) {
+        let mut chance = Chance::of(self.post.seed, &format!("{} sends {number}", self.post.name));
+        while !self.ended.load(Ordering::SeqCst) {
+            let choice = self.choose(number, &mut chance);
+            let pause = if choice.as_ref().is_some_and(|choice| choice.source.is_none()) { 150 } else { 40 };
+            if let Some(choice) = choice
+                && let Some((at, door)) = self.door(&mut chance)
+            {
+                self.write(choice, at, door, &mut chance);
+            }
+            thread::sleep(chance.between(Duration::from_millis(5), Duration::from_millis(pause)));
+        }
+    }
+
+    fn choose(&self, number: usize, chance: &mut Chance) -> Option<Choice> {
+        let term = self.term();
+        let deposed = term.deposed.filter(|(_, since)| since.elapsed() < ZOMBIE).map(|(token, _)| token);
+        match (&term.leading, deposed) {
+            (Some(_), _) if term.resigning => None,
+            (Some(lead), _) => Some(Choice { token: lead.token, source: Some(lead.source.clone()) }),
+            (None, Some(token)) if number == 0 || (number == 1 && chance.one_in(3)) => {
+                Some(Choice { token, source: None })
+            }
+            (None, _) => None,
+        }
+    }
+
+    /// Most of the time one that is ready; sometimes any, as a client does that has not heard yet.
+    fn door(&self, chance: &mut Chance) -> Option<(usize, Arc<Door>)> {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let any = chance.one_in(8);
+        let usable = |door: &Arc<Door>| any || door.is_ready.load(Ordering::SeqCst);
+        let usable: Vec<_> = doors.into_iter().enumerate().filter(|(_, door)| usable(door)).collect();
+        (!usable.is_empty()).then(|| usable[chance.below(usable.len())].clone())
+    }
+
+    fn write(&self, choice: Choice, gateway: usize, door: Arc<Door>, chance: &mut Chance) {
+        let leads = || choice.source.as_ref().is_some_and(|source| source.token().is_ok());
+        let write = Write::new(door, self.answers.clone(), &self.post.resource, choice.token);
+        let (id, token) = (write.id().to_owned(), choice.token);
+        let (led, sent) = (leads(), now());
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        let outcome = write.delayed(delay(chance)).patience(PATIENCE).send();
+        self.busy.fetch_sub(1, Ordering::SeqCst);
+        let (led, answered) = (led && leads(), now());
+        say(&Said::Wrote(Wrote { id, token, gateway, sent, answered, led, outcome }));
+    }
+}
+
+/// How long the upstream takes: most are fast, but a handover finds a slow one under way almost always.
+fn delay(chance: &mut Chance) -> Duration {
+    let (least, most) =
+        chance.weighted(&[(60, (0, 20)), (27, (20, 300)), (10, (300, 900)), (3, (900, 3000))]);
+    chance.between(Duration::from_millis(least), Duration::from_millis(most))
+}
