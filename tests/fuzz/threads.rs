@@ -189,7 +189,7 @@ impl<'i> Arena<'i> {
 
     /// Until somebody is inside, or for a moment.
     fn let_in(&self, turn: u8) {
-        for _ in 0..u32::from(turn) + 1 {
+        for _ in 0..=turn % 16 {
             if turn % 5 != 4 && self.ledger.in_flight() > 0 {
                 break;
             }

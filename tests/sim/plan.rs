@@ -72,7 +72,6 @@ impl Network {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) focus: Focus,
     pub(crate) hosts: usize,
     pub(crate) timing: Timing,
     pub(crate) ppm: Vec<i64>,
@@ -120,7 +119,6 @@ impl Plan {
         let resources = dice.pick(&[1, 1, 2, 3]);
         let limit = if control == Some(Control::WildClocks) { 60_000 } else { MAX_PPM };
         Self {
-            focus,
             hosts,
             timing,
             ppm: (0..hosts).map(|_| rate(dice, limit)).collect(),

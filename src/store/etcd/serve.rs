@@ -31,7 +31,7 @@ impl Driver {
                 self.shared.queued.fetch_sub(1, Ordering::Relaxed);
                 match input {
                     Input::Want(want) if breaks(Rule::SharedMarks) => {
-                        self.raise_here(&want.resource, want.token)
+                        self.raise_here(&want.resource, want.token);
                     }
                     Input::Want(_) if self.is_overloaded() => {}
                     input => self.step(input),
