@@ -143,7 +143,8 @@ impl World {
     }
 
     fn thaw_if_needed(&mut self, resource: usize) {
-        let frozen = self.etcd.state.fences.get(&self.resources[resource]).is_some_and(|record| record.frozen);
+        let frozen =
+            self.etcd.state.fences.get(&self.resources[resource]).is_some_and(|record| record.frozen);
         if frozen || self.plan.blocks[resource] {
             self.thaw(resource);
         }
@@ -153,7 +154,10 @@ impl World {
         let mut lines = Vec::new();
         for (resource, line) in self.resources.iter().zip(&self.lines) {
             let record = self.etcd.state.fences.get(resource);
-            lines.push(format!("{resource}: last {:?}, served by {:?}, mark {record:?}", line.last, line.served));
+            lines.push(format!(
+                "{resource}: last {:?}, served by {:?}, mark {record:?}",
+                line.last, line.served
+            ));
         }
         for (index, host) in self.hosts.iter().enumerate() {
             let Some(session) = host.process.as_ref().and_then(|process| process.session()) else {

@@ -209,7 +209,8 @@ fn catch(arguments: &Arguments, controls: &[Control]) -> bool {
 
 fn catch_one(control: Control, limit: u64) -> (String, bool) {
     let name = control.name();
-    let order = |seed, control| Order { seed, focus: Some(Control::focus(control)), control: None, traced: false };
+    let order =
+        |seed, control| Order { seed, focus: Some(Control::focus(control)), control: None, traced: false };
     for seed in 0..limit {
         let broken = Order { control: Some(control), ..order(seed, control) };
         let Some(violation) = world::run(broken).violation else { continue };

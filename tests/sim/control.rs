@@ -121,9 +121,7 @@ impl Control {
     /// The kind of trouble in which it shows soonest. Runs without a control meet all kinds.
     pub(crate) fn focus(self) -> Focus {
         match self {
-            Self::OlderEraOpen
-            | Self::EraWithoutTombstone
-            | Self::JudgedByOldEra => Focus::Eras,
+            Self::OlderEraOpen | Self::EraWithoutTombstone | Self::JudgedByOldEra => Focus::Eras,
             Self::WatermarkByAnyEvent | Self::GapIgnored | Self::JoinWithoutSeq => Focus::Watches,
             Self::LoadBeforeRegister | Self::LeaveInFlight => Focus::Restarts,
             Self::ValidityFromAnswer => Focus::Answers,

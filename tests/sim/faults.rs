@@ -64,7 +64,8 @@ impl World {
     fn stop(&mut self, host: usize) {
         let limit = nanos(self.plan.timing.lock_delay) + nanos(self.plan.timing.drain_timeout);
         let limit = self.now + self.dice.below(2 * limit + 1);
-        let Some(process) = self.hosts[host].process.as_mut().filter(|process| process.stopping.is_none()) else {
+        let Some(process) = self.hosts[host].process.as_mut().filter(|process| process.stopping.is_none())
+        else {
             return;
         };
         process.stopping = Some(limit);
@@ -110,9 +111,10 @@ impl World {
         self.tally.restores += 1;
         self.judge.restored(&backup);
         self.etcd.restore(backup, cluster);
-        let known = self.hosts.iter().map(|host| {
-            host.process.as_ref().map_or(0, |process| process.memory.era).max(host.disk.era)
-        });
+        let known = self
+            .hosts
+            .iter()
+            .map(|host| host.process.as_ref().map_or(0, |process| process.memory.era).max(host.disk.era));
         let to = known.max().unwrap_or_default().max(from) + 1;
         let tombstone = self.reader(0).era_tombstone();
         self.perform(Txn::BeginEra { from: Some(from), to, tombstone });
@@ -157,9 +159,13 @@ impl World {
     /// Only what is certainly dead: nothing is promised to who deletes the living.
     fn delete_by_hand(&mut self) {
         let certain = nanos(self.plan.timing.wait()) + 4 * nanos(self.plan.timing.lock_delay);
-        let dead = self.etcd.state.members.keys().copied().find(|member| {
-            self.judge.dead.get(member).is_some_and(|died| self.now > died + certain)
-        });
+        let dead = self
+            .etcd
+            .state
+            .members
+            .keys()
+            .copied()
+            .find(|member| self.judge.dead.get(member).is_some_and(|died| self.now > died + certain));
         if let Some(member) = dead {
             self.note(|| format!("somebody deletes {} by hand", short(member)));
             self.tally.deletions += 1;

@@ -60,7 +60,8 @@ impl World {
         if self.hosts[host].is_paused() || self.hosts[host].process_number() != process {
             return;
         }
-        let Some(living) = self.hosts[host].process.as_mut().filter(|living| !living.waiting.is_empty()) else {
+        let Some(living) = self.hosts[host].process.as_mut().filter(|living| !living.waiting.is_empty())
+        else {
             return;
         };
         let waiting = std::mem::take(&mut living.waiting);
@@ -94,7 +95,9 @@ impl World {
                 true
             }
             Ok(()) => self.admit(host, approach.resource, token),
-            Err(Denied::Raising) if self.is(Control::PerReplicaCache) => self.raise_alone(host, &resource, token),
+            Err(Denied::Raising) if self.is(Control::PerReplicaCache) => {
+                self.raise_alone(host, &resource, token)
+            }
             Err(Denied::Raising) => true,
             Err(Denied::Ahead { .. }) if self.is(Control::PerReplicaCache) => {
                 self.raise_alone(host, &resource, token)
@@ -157,27 +160,33 @@ impl World {
             return false;
         };
         let record = session.replica.record(&name);
-        let (incarnation, passes) = (session.me, session.replica.passes(&record) && record.token == token.get());
+        let (incarnation, passes) =
+            (session.me, session.replica.passes(&record) && record.token == token.get());
         let (process, lock_delay, left) =
             (process.number, process.lock_delay, process.until.map_or(Duration::ZERO, |until| until - shown));
         if !passes && !self.is(Control::OlderEraOpen) {
-            self.suspect("I2", || format!("{} admits {token} for {name}, whose mark is {record:?}", letter(host)));
+            self.suspect("I2", || {
+                format!("{} admits {token} for {name}, whose mark is {record:?}", letter(host))
+            });
         }
         let flight = self.number();
-        self.flights.insert(flight, Flight {
-            host,
-            process,
-            incarnation,
-            resource,
-            token,
-            permit,
-            phase: Phase::Admitted,
-            lock_delay,
-            swept: false,
-            draw: 0,
-            took_effect: false,
-            bounded: false,
-        });
+        self.flights.insert(
+            flight,
+            Flight {
+                host,
+                process,
+                incarnation,
+                resource,
+                token,
+                permit,
+                phase: Phase::Admitted,
+                lock_delay,
+                swept: false,
+                draw: 0,
+                took_effect: false,
+                bounded: false,
+            },
+        );
         self.tally.admitted += 1;
         let late = checked_only || self.is(Control::PauseBeforeWrite);
         let delay = self.until_written(left, late);
@@ -323,20 +332,23 @@ impl World {
         let Some(flight) = self.flights.get(&id) else { return };
         let Flight { host, process, incarnation, resource, token, lock_delay, .. } = *flight;
         let again = self.number();
-        self.flights.insert(again, Flight {
-            host,
-            process,
-            incarnation,
-            resource,
-            token,
-            permit: None,
-            phase: Phase::Admitted,
-            lock_delay,
-            swept: true,
-            draw: 0,
-            took_effect: false,
-            bounded: false,
-        });
+        self.flights.insert(
+            again,
+            Flight {
+                host,
+                process,
+                incarnation,
+                resource,
+                token,
+                permit: None,
+                phase: Phase::Admitted,
+                lock_delay,
+                swept: true,
+                draw: 0,
+                took_effect: false,
+                bounded: false,
+            },
+        );
         let delay = self.dice.below(20 * MILLI);
         self.set_after(delay, Event::Write { flight: again });
     }
@@ -380,7 +392,9 @@ impl World {
 
     /// D is over. Where outcomes are left to an operator, the guard is now kept for that.
     pub(crate) fn release(&mut self, id: u64) {
-        let Some(flight) = self.flights.get_mut(&id).filter(|flight| flight.phase == Phase::Limbo) else { return };
+        let Some(flight) = self.flights.get_mut(&id).filter(|flight| flight.phase == Phase::Limbo) else {
+            return;
+        };
         if self.plan.blocks[flight.resource]
             && !matches!(self.control, Some(Control::GuardDroppedAtCut))
             && let (Some(permit), Some(process)) = (flight.permit.take(), &self.hosts[flight.host].process)
@@ -431,7 +445,8 @@ impl World {
     }
 
     pub(crate) fn sweep(&mut self, id: u64) {
-        self.tally.swept += u64::from(self.flights.get(&id).is_some_and(|flight| flight.phase == Phase::Forwarded));
+        self.tally.swept +=
+            u64::from(self.flights.get(&id).is_some_and(|flight| flight.phase == Phase::Forwarded));
         self.cut(id);
     }
 

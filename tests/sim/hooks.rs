@@ -62,7 +62,9 @@ impl Hooks {
 }
 
 /// Raises among the changes of a revision.
-pub(crate) fn raises(applied: &Applied) -> impl Iterator<Item = (&highgate_elector::Resource, u64, Revision)> {
+pub(crate) fn raises(
+    applied: &Applied,
+) -> impl Iterator<Item = (&highgate_elector::Resource, u64, Revision)> {
     applied.changes.iter().filter_map(|change| match change {
         Change::Record(resource, record) if record.state == State::Raised => {
             Some((resource, record.token, record.modified))

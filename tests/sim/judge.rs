@@ -125,11 +125,19 @@ impl World {
                 KeyChange::Fence(resource, record) => self.judge_mark(entry, resource, record),
                 KeyChange::MemberGone(member) => self.judge_gone(entry, *member, txn),
                 KeyChange::Tombstone(name, _) => {
-                    self.note(|| format!("etcd {}: tombstone {}", entry.revision, &name[..4.min(name.len())]));
+                    self.note(|| {
+                        format!("etcd {}: tombstone {}", entry.revision, &name[..4.min(name.len())])
+                    });
                 }
                 KeyChange::TombstoneGone(name) => {
                     self.tally.forgotten += u64::from(matches!(txn, Txn::Forget { .. }));
-                    self.note(|| format!("etcd {}: no tombstone {} any more", entry.revision, &name[..4.min(name.len())]));
+                    self.note(|| {
+                        format!(
+                            "etcd {}: no tombstone {} any more",
+                            entry.revision,
+                            &name[..4.min(name.len())]
+                        )
+                    });
                 }
                 KeyChange::Era(era) => {
                     if *era == 0 {
@@ -216,7 +224,9 @@ impl World {
         let lower = self.judge.others(index, now).iter().find(|one| one.token.get() < record.token);
         let lower = lower.map(|one| (one.flight, one.token));
         if let Some((flight, token)) = lower {
-            self.suspect("I3", || format!("{resource} opens at {} while {token} is under way (request {flight})", record.token));
+            self.suspect("I3", || {
+                format!("{resource} opens at {} while {token} is under way (request {flight})", record.token)
+            });
         }
         for host in 0..self.hosts.len() {
             let shown = self.shown(host);
@@ -226,7 +236,11 @@ impl World {
             let mark = cell.mark();
             if valid && cell.is_open() && mark < record.token {
                 self.suspect("I3", || {
-                    format!("{resource} opens at {} while {}'s gate is open at {mark}", record.token, letter(host))
+                    format!(
+                        "{resource} opens at {} while {}'s gate is open at {mark}",
+                        record.token,
+                        letter(host)
+                    )
                 });
             }
         }

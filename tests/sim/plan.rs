@@ -163,8 +163,20 @@ fn rate(dice: &mut Dice, limit: i64) -> i64 {
 fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
     use Fault::*;
     let usual = [
-        Pause, Pause, Stall, Crash, Stop, Unplug, Deafen, PauseEtcd, Compact, Retire, Freeze, DeleteByHand,
-        Promise, BumpEra,
+        Pause,
+        Pause,
+        Stall,
+        Crash,
+        Stop,
+        Unplug,
+        Deafen,
+        PauseEtcd,
+        Compact,
+        Retire,
+        Freeze,
+        DeleteByHand,
+        Promise,
+        BumpEra,
     ];
     let more: &[Fault] = match focus {
         Focus::Calm => return Vec::new(),

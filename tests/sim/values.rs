@@ -6,7 +6,7 @@ use highgate::replica::{Applied, Change, Member, Revision, Snapshot, Timing, Tom
 use highgate_elector::Resource;
 
 use super::control::Control;
-use super::etcd::{Entry, KeyChange, Kept, MemberValue, State, TombstoneValue};
+use super::etcd::{Entry, Kept, KeyChange, MemberValue, State, TombstoneValue};
 use super::hooks;
 
 /// How a replica reads values: by its own times, and by the rules it was built with.

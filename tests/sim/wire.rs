@@ -33,20 +33,62 @@ pub(crate) struct Call {
 /// What a request was for: with the answer, it is what the driver hears.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    JoinEra { join: u64 },
-    JoinBegin { join: u64 },
-    Join { join: u64, sent: Time },
-    JoinLoad { join: u64, sent: Time, created: Revision, state: Rc<State> },
-    JoinRenew { join: u64, sent: Time, created: Revision, state: Rc<State> },
+    JoinEra {
+        join: u64,
+    },
+    JoinBegin {
+        join: u64,
+    },
+    Join {
+        join: u64,
+        sent: Time,
+    },
+    JoinLoad {
+        join: u64,
+        sent: Time,
+        created: Revision,
+        state: Rc<State>,
+    },
+    JoinRenew {
+        join: u64,
+        sent: Time,
+        created: Revision,
+        state: Rc<State>,
+    },
     /// The pause before it is over.
-    List { session: u64 },
-    ListLoad { session: u64, state: Rc<State> },
-    Renew { session: u64, sent: Time, lock_delay: Duration, confirmed: Revision },
-    Propose { session: u64, proposals: Vec<Proposal> },
-    Head { session: u64, resource: Resource, value: Revision, block: bool },
-    Forget { session: u64, name: String },
-    Done { session: u64 },
-    Leave { incarnation: Incarnation },
+    List {
+        session: u64,
+    },
+    ListLoad {
+        session: u64,
+        state: Rc<State>,
+    },
+    Renew {
+        session: u64,
+        sent: Time,
+        lock_delay: Duration,
+        confirmed: Revision,
+    },
+    Propose {
+        session: u64,
+        proposals: Vec<Proposal>,
+    },
+    Head {
+        session: u64,
+        resource: Resource,
+        value: Revision,
+        block: bool,
+    },
+    Forget {
+        session: u64,
+        name: String,
+    },
+    Done {
+        session: u64,
+    },
+    Leave {
+        incarnation: Incarnation,
+    },
     BumpRead,
     Bump,
 }
@@ -200,7 +242,8 @@ impl World {
     pub(crate) fn deliver(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.armed = false;
-        let blocked = stream.deaf_until.max(self.hosts[stream.host].unplugged_until).max(self.etcd.paused_until);
+        let blocked =
+            stream.deaf_until.max(self.hosts[stream.host].unplugged_until).max(self.etcd.paused_until);
         if blocked > self.now {
             return self.arm(id);
         }

@@ -29,39 +29,110 @@ const MAX_EVENTS: u64 = 3_000_000;
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     // The way to etcd.
-    Execute { call: u64, txn: Rc<Txn> },
-    Hedge { call: u64 },
-    Answer { call: u64, answer: Box<Answer> },
-    GiveUp { call: u64 },
-    Deliver { stream: u64 },
+    Execute {
+        call: u64,
+        txn: Rc<Txn>,
+    },
+    Hedge {
+        call: u64,
+    },
+    Answer {
+        call: u64,
+        answer: Box<Answer>,
+    },
+    GiveUp {
+        call: u64,
+    },
+    Deliver {
+        stream: u64,
+    },
     // Processes.
-    Start { host: usize },
-    Alarm { host: usize, process: u64, number: u64 },
+    Start {
+        host: usize,
+    },
+    Alarm {
+        host: usize,
+        process: u64,
+        number: u64,
+    },
     /// The validity ends then, unless it was extended.
-    Lapse { host: usize, process: u64, until: Time },
-    Warden { host: usize, process: u64 },
-    List { host: usize, process: u64, session: u64 },
-    Poke { host: usize, process: u64 },
-    Resume { host: usize },
-    Unstall { host: usize },
-    StopCheck { host: usize, process: u64 },
+    Lapse {
+        host: usize,
+        process: u64,
+        until: Time,
+    },
+    Warden {
+        host: usize,
+        process: u64,
+    },
+    List {
+        host: usize,
+        process: u64,
+        session: u64,
+    },
+    Poke {
+        host: usize,
+        process: u64,
+    },
+    Resume {
+        host: usize,
+    },
+    Unstall {
+        host: usize,
+    },
+    StopCheck {
+        host: usize,
+        process: u64,
+    },
     // Requests.
-    Arrive { host: usize, resource: usize, token: Token },
-    LookAgain { host: usize, process: u64 },
-    Write { flight: u64 },
-    Effect { flight: u64, draw: u32 },
-    Respond { flight: u64 },
-    Break { flight: u64 },
-    Head { flight: u64 },
-    HangUp { flight: u64 },
-    Complete { flight: u64 },
-    Broken { flight: u64 },
-    Sweep { flight: u64 },
-    Release { flight: u64 },
+    Arrive {
+        host: usize,
+        resource: usize,
+        token: Token,
+    },
+    LookAgain {
+        host: usize,
+        process: u64,
+    },
+    Write {
+        flight: u64,
+    },
+    Effect {
+        flight: u64,
+        draw: u32,
+    },
+    Respond {
+        flight: u64,
+    },
+    Break {
+        flight: u64,
+    },
+    Head {
+        flight: u64,
+    },
+    HangUp {
+        flight: u64,
+    },
+    Complete {
+        flight: u64,
+    },
+    Broken {
+        flight: u64,
+    },
+    Sweep {
+        flight: u64,
+    },
+    Release {
+        flight: u64,
+    },
     // People.
-    Client { resource: usize },
+    Client {
+        resource: usize,
+    },
     Fault,
-    Thaw { resource: usize },
+    Thaw {
+        resource: usize,
+    },
     Backup,
     Quiet,
     Check,
@@ -161,7 +232,8 @@ impl World {
         let Order { seed, focus, control, traced } = order;
         let mut dice = Dice::new(seed);
         let plan = Plan::draw(&mut dice, focus, control);
-        let hosts = plan.ppm.iter().map(|ppm| Host::new(Clock::new(dice.below(1000 * SECOND), *ppm))).collect();
+        let hosts =
+            plan.ppm.iter().map(|ppm| Host::new(Clock::new(dice.below(1000 * SECOND), *ppm))).collect();
         let name = |index: usize| Resource::parse(&format!("r{index}")).expect("a plain name is a resource");
         let resources: Vec<Resource> = (0..plan.issued.len()).map(name).collect();
         Self {

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use highgate::replica::{Answer as Renewed, Applied, Change, Input, Output, Proposal, Replica, Revision, Time, floor};
+use highgate::replica::{
+    Answer as Renewed, Applied, Change, Input, Output, Proposal, Replica, Revision, Time, floor,
+};
 use highgate_elector::Resource;
 
 use super::super::clock::{MILLI, Nanos};
@@ -54,7 +56,13 @@ impl World {
         self.hear_judged(host, purpose, reply, went_back);
     }
 
-    fn hear_judged(&mut self, host: usize, purpose: Purpose, reply: Option<(Reply, Revision)>, went_back: bool) {
+    fn hear_judged(
+        &mut self,
+        host: usize,
+        purpose: Purpose,
+        reply: Option<(Reply, Revision)>,
+        went_back: bool,
+    ) {
         let session = match &purpose {
             Purpose::List { session }
             | Purpose::ListLoad { session, .. }
@@ -203,7 +211,14 @@ impl World {
         self.call(host, Purpose::JoinLoad { join, sent, created, state }, Txn::ReadPage(pinned));
     }
 
-    fn join_loaded(&mut self, host: usize, join: u64, sent: Time, created: Revision, state: Option<Rc<State>>) {
+    fn join_loaded(
+        &mut self,
+        host: usize,
+        join: u64,
+        sent: Time,
+        created: Revision,
+        state: Option<Rc<State>>,
+    ) {
         let Some(joining) = self.joining(host, join) else { return };
         let Some(state) = state else { return self.join_failed(host, join, Written::Maybe) };
         let (shown, validity) = (self.shown(host), self.reader(host).own.validity);
@@ -216,7 +231,14 @@ impl World {
     }
 
     /// The gates first, then the validity.
-    fn begin_session(&mut self, host: usize, joining: &Joining, sent: Time, created: Revision, state: &State) {
+    fn begin_session(
+        &mut self,
+        host: usize,
+        joining: &Joining,
+        sent: Time,
+        created: Revision,
+        state: &State,
+    ) {
         let (shown, reader) = (self.shown(host), self.reader(host));
         let Joining { number, me, era, .. } = *joining;
         let mut snapshot = reader.snapshot(state);

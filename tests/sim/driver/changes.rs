@@ -35,8 +35,9 @@ impl World {
         let (at, control) = (applied.revision, self.control);
         let Some(session) = self.hosts[host].session() else { return };
         session.hooks.renumber(control, &mut applied);
-        let raised: Vec<(Resource, u64, Revision)> =
-            hooks::raises(&applied).map(|(resource, token, raise)| (resource.clone(), token, raise)).collect();
+        let raised: Vec<(Resource, u64, Revision)> = hooks::raises(&applied)
+            .map(|(resource, token, raise)| (resource.clone(), token, raise))
+            .collect();
         self.note_inherited(host, &raised);
         self.bury_the_past(host, &applied);
         if !applied.changes.is_empty() || applied.seq.is_some() {
@@ -68,7 +69,8 @@ impl World {
     /// For the control whose members list a raise as draining only if it closed the gate.
     fn note_inherited(&mut self, host: usize, raised: &[(Resource, u64, Revision)]) {
         let Some(process) = &self.hosts[host].process else { return };
-        let shut = |resource: &Resource| process.ledger.get(resource.as_str()).is_some_and(|cell| !cell.is_open());
+        let shut =
+            |resource: &Resource| process.ledger.get(resource.as_str()).is_some_and(|cell| !cell.is_open());
         let inherited: Vec<Revision> =
             raised.iter().filter(|(resource, ..)| shut(resource)).map(|(.., raise)| *raise).collect();
         if let Some(session) = self.hosts[host].session() {
@@ -114,8 +116,9 @@ impl World {
             self.follow(host, &resource);
         }
         let Some(session) = self.hosts[host].session() else { return };
-        let stands =
-            |resource: &Resource, created| session.queues.get(resource).is_some_and(|queue| queue.contains_key(&created));
+        let stands = |resource: &Resource, created| {
+            session.queues.get(resource).is_some_and(|queue| queue.contains_key(&created))
+        };
         let mut departed = session.replica.departed(stands);
         departed.sort();
         for resource in departed {
@@ -123,7 +126,14 @@ impl World {
         }
     }
 
-    fn want_head(&mut self, host: usize, resource: &Resource, head: (u64, Revision), block: Option<bool>, patient: bool) {
+    fn want_head(
+        &mut self,
+        host: usize,
+        resource: &Resource,
+        head: (u64, Revision),
+        block: Option<bool>,
+        patient: bool,
+    ) {
         let Some(session) = self.hosts[host].session() else { return };
         let Some(token) = Token::new(floor(session.replica.era()) + head.1) else { return };
         let proof = Some(key_of(head.0));

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use highgate::ledger::NotOpened;
-use highgate::replica::{Applied, Change, Fenced, Incarnation, Input, Output, Proposal, Revision, State, floor};
+use highgate::replica::{
+    Applied, Change, Fenced, Incarnation, Input, Output, Proposal, Revision, State, floor,
+};
 use highgate_elector::Resource;
 
+use super::super::clock::{MILLI, Nanos};
 use super::super::control::Control;
 use super::super::etcd::Txn;
-use super::super::clock::{MILLI, Nanos};
 use super::super::host::{Host, Session, Stage};
 use super::super::trace::{letter, short};
 use super::super::wire::Purpose;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use highgate::replica::{Given, Incarnation, Proposal, Record, Revision, State as Gate};
 use highgate_elector::{Resource, Token};
 
-use super::{Etcd, KeyChange, Kept, Laxity, MemberValue, State, TombstoneValue};
+use super::{Etcd, Kept, KeyChange, Laxity, MemberValue, State, TombstoneValue};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Txn {
@@ -149,7 +149,12 @@ fn put_tombstone(name: &str, value: &TombstoneValue, at: Revision) -> KeyChange 
     KeyChange::Tombstone(name.to_owned(), Kept { value: value.clone(), created: at, modified: at })
 }
 
-fn bury(member: Incarnation, tombstone: &TombstoneValue, at: Revision, with_tombstone: bool) -> Vec<KeyChange> {
+fn bury(
+    member: Incarnation,
+    tombstone: &TombstoneValue,
+    at: Revision,
+    with_tombstone: bool,
+) -> Vec<KeyChange> {
     let mut changes = vec![KeyChange::MemberGone(member)];
     changes.extend(with_tombstone.then(|| put_tombstone(&name_of(member), tombstone, at)));
     changes
