@@ -99,7 +99,7 @@ impl World {
     }
 
     /// A backup takes the place of etcd, and the first that is written to it is the next era: above every era that
-    /// any replica remembers.
+    /// there ever was. (An operator whose replica has not seen the last one begins that number once more.)
     fn restore(&mut self) {
         if self.backups.is_empty() {
             return;
@@ -111,11 +111,7 @@ impl World {
         self.tally.restores += 1;
         self.judge.restored(&backup);
         self.etcd.restore(backup, cluster);
-        let known = self
-            .hosts
-            .iter()
-            .map(|host| host.process.as_ref().map_or(0, |process| process.memory.era).max(host.disk.era));
-        let to = known.max().unwrap_or_default().max(from) + 1;
+        let to = self.judge.highest_era + 1;
         let tombstone = self.reader(0).era_tombstone();
         self.perform(Txn::BeginEra { from: Some(from), to, tombstone });
         for host in 0..self.hosts.len() {

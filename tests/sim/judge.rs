@@ -24,6 +24,7 @@ pub(crate) struct Violation {
 #[derive(Default)]
 pub(crate) struct Judge {
     pub(crate) violation: Option<Violation>,
+    pub(crate) highest_era: u64,
     under_way: BTreeMap<usize, Vec<UnderWay>>,
     forwarded: BTreeMap<usize, Token>,
     effects: BTreeMap<usize, Token>,
@@ -32,7 +33,8 @@ pub(crate) struct Judge {
     raises: BTreeMap<Resource, Seen>,
     so_far: Seen,
     said: BTreeMap<Incarnation, (Revision, Vec<Revision>)>,
-    pub(crate) evicted: BTreeMap<Incarnation, Nanos>,
+    /// By the revision they joined at, too: a join that is run twice may bring one back that never began.
+    pub(crate) evicted: BTreeMap<(Incarnation, Revision), Nanos>,
     /// Incarnations whose process has ended.
     pub(crate) dead: BTreeMap<Incarnation, Nanos>,
 }
@@ -140,6 +142,7 @@ impl World {
                     });
                 }
                 KeyChange::Era(era) => {
+                    self.judge.highest_era = self.judge.highest_era.max(*era);
                     if *era == 0 {
                         // The first backup that anybody makes: of a prefix without members.
                         self.backups.push(self.etcd.state.clone());
@@ -177,8 +180,8 @@ impl World {
             Txn::Leave { .. } => "left",
             _ => "deleted",
         };
-        if matches!(txn, Txn::Evict { .. } | Txn::Retire { .. }) {
-            self.judge.evicted.insert(member, self.now);
+        if let Txn::Evict { tombstone, .. } | Txn::Retire { tombstone, .. } = txn {
+            self.judge.evicted.insert((member, tombstone.created), self.now);
             self.judge.so_far.evictions += 1;
             self.tally.evictions += u64::from(matches!(txn, Txn::Evict { .. }));
         }

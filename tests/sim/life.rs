@@ -54,7 +54,7 @@ impl World {
         let Host { process: Some(process), clock, .. } = &self.hosts[host] else { return };
         let Some(until) = process.until else { return };
         let (at, number) = (clock.when(until), process.number);
-        let me = process.session().map(|session| session.me);
+        let me = process.session().map(|session| (session.me, session.created));
         let allowed = nanos(process.timing.validity) / 1000 * 1005;
         self.set(at, Event::Lapse { host, process: number, until });
         let evicted = me.and_then(|me| self.judge.evicted.get(&me).copied());

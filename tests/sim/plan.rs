@@ -117,6 +117,9 @@ impl Plan {
         let (validity, delay) = (nanos(timing.validity), nanos(timing.lock_delay));
         let hosts = dice.pick(&[2, 3, 3, 3, 4]);
         let resources = dice.pick(&[1, 1, 2, 3]);
+        let faults = faults(focus, dice);
+        let restored = faults.contains(&Fault::Restore);
+        let blocking = if focus == Focus::Operators { 400 } else { 120 };
         let limit = if control == Some(Control::WildClocks) { 60_000 } else { MAX_PPM };
         Self {
             hosts,
@@ -124,7 +127,6 @@ impl Plan {
             ppm: (0..hosts).map(|_| rate(dice, limit)).collect(),
             chaos: dice.between(12, 24) * validity + 6 * delay,
             fault_every: dice.between(validity / 3, 2 * validity),
-            faults: faults(focus, dice),
             network: network(focus, dice),
             request_every: dice.between(validity / 40, validity / 6),
             handover: dice.between(30, 250),
@@ -132,8 +134,11 @@ impl Plan {
             service: dice.pick(&[5 * MILLI, 30 * MILLI, validity / 8, validity / 2, validity, 3 * validity]),
             hold: dice.pick(&[validity / 4, validity, 2 * validity]),
             issued: (0..resources).map(|_| dice.chance(300)).collect(),
-            blocks: (0..resources).map(|_| dice.chance(120)).collect(),
-            uneven: focus != Focus::Eras && dice.chance(150),
+            // After a restore nobody knows of a lock-delay that is longer than that of who begins the era, nor that
+            // outcomes were left to an operator.
+            blocks: (0..resources).map(|_| !restored && dice.chance(blocking)).collect(),
+            uneven: !restored && dice.chance(200),
+            faults,
         }
     }
 

@@ -151,7 +151,7 @@ impl Nemesis {
     fn node(&self, plan: Plan) -> Result<usize, String> {
         let leader = self.trial.etcd().nodes.iter().position(|node| node.is_raft_leader());
         let leader = leader.ok_or("etcd had no leader just then")?;
-        Ok(if plan.detail % 3 == 0 { (leader + 1) % 3 } else { leader })
+        Ok(if plan.detail.is_multiple_of(3) { (leader + 1) % 3 } else { leader })
     }
 
     fn stop_nodes(&mut self, nodes: Vec<usize>) -> Done {
