@@ -321,7 +321,7 @@ impl World {
             return;
         }
         self.tally.unknown += 1;
-        self.into_limbo(id);
+        self.send_to_limbo(id);
         if self.is(Control::RetriesOn) {
             self.send_again(id);
         }
@@ -379,7 +379,7 @@ impl World {
     }
 
     /// The outcome is unknown: the guard stays for D, or until an operator says so.
-    fn into_limbo(&mut self, id: u64) {
+    fn send_to_limbo(&mut self, id: u64) {
         let (dropped, early) = (self.is(Control::GuardDroppedAtCut), self.is(Control::BlockedAtTheCut));
         let Some(flight) = self.flights.get_mut(&id) else { return };
         flight.phase = Phase::Limbo;
@@ -456,7 +456,7 @@ impl World {
             Some(Phase::Admitted) => self.abandon(id),
             Some(Phase::Forwarded) => {
                 self.bound(id);
-                self.into_limbo(id);
+                self.send_to_limbo(id);
             }
             _ => {}
         }

@@ -258,7 +258,7 @@ impl World {
         }
         let news = news.map(|entries| self.garble(host, entries));
         let Some(living) = self.hosts[host].process.as_mut().filter(|living| living.number == process) else {
-            drop(self.streams.remove(&id));
+            self.streams.remove(&id);
             return;
         };
         living.changes.push_back(Changes { stream: id, news });
