@@ -110,26 +110,25 @@ impl Account {
             violation.at.map_or(String::new(), |at| format!("{:8.3} s ", self.clock.at(at).as_secs_f64()));
         let entry = self.entries.iter().find(|entry| entry.id == violation.id);
         let stop = entry.and_then(|entry| self.stop_before(entry));
-        let remark = stop.map_or(String::new(), |after| {
+        let remark = stop.map_or(String::new(), |length| {
             format!(
-                " ({after:?} after a stop of its gateway ended: if that fell between its last check and its write, \
-                 A3 does not hold)"
+                " (just after a stop of its gateway for {:.2} s: if that was longer than the validity that was left, and \
+                 fell between its last check and its write, A3 does not hold)",
+                length.as_secs_f64()
             )
         });
         format!("{at}{violation}{remark}")
     }
 
-    /// How long after the end of a stop of its gateway a write was forwarded, if it was not long.
+    /// How long its gateway had been stopped, if a write was forwarded when that had just ended.
     fn stop_before(&self, entry: &Entry) -> Option<Duration> {
         let received = self.clock.at(entry.received);
         let stops = self.faults.iter().filter(|fault| fault.kind == Kind::StopGateway);
-        let ends = stops.filter(|fault| fault.victim == entry.gateway).filter_map(|fault| fault.ended);
+        let mut stops = stops.filter(|fault| fault.victim == entry.gateway);
         // The end is noted a moment after it.
-        let after = |end: Duration| (received + AFTER_A_STOP).checked_sub(end);
-        ends.filter_map(after)
-            .filter(|after| *after <= 2 * AFTER_A_STOP)
-            .min()
-            .map(|after| after.saturating_sub(AFTER_A_STOP))
+        let just_ended =
+            |fault: &&Fault| fault.ended.is_some_and(|ended| ended.abs_diff(received) <= AFTER_A_STOP);
+        stops.find(just_ended).and_then(|fault| Some(fault.ended? - fault.began))
     }
 }
 

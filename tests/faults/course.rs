@@ -19,12 +19,12 @@ use crate::support::etcd::PREFIX;
 use crate::support::{Trial, trial};
 use crate::words::Post;
 
-const RESOURCES: [&str; 3] = ["a", "b", "c"];
+const RESOURCES: [&str; 4] = ["a", "b", "c", "d"];
 /// Candidates for each resource.
 const CANDIDATES: usize = 3;
 const LOCK_DELAY: Duration = Duration::from_secs(1);
 /// Of the writers' leaderships: not much more than etcd's own least.
-const TTL: Duration = Duration::from_secs(3);
+pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Beyond what the protocol needs, for a busy machine to serve again after the last fault.
@@ -128,7 +128,8 @@ impl Course<'_> {
                 let asked = Instant::now();
                 let account = self.progress(nemesis);
                 // The nemesis waits for it: in a long run it is asked for less often.
-                next = asked + PROGRESS.max(20 * asked.elapsed());
+                let pause = if self.options.expect_violation { PROGRESS / 5 } else { PROGRESS };
+                next = asked + pause.max(20 * asked.elapsed());
                 let caught = !account.violations.is_empty();
                 if caught && self.options.expect_violation && self.peer == Peer::Highgate {
                     return Vec::new();

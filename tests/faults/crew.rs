@@ -153,6 +153,11 @@ impl Doors {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whoever leads resigns at once.
+    pub(crate) fn resign(&self) {
+        self.tell(&Order::Resign);
+    }
+
     pub(crate) fn are(&self, places: Vec<Place>) {
         self.tell(&Order::Doors(places));
     }

@@ -25,6 +25,8 @@ pub(crate) const ROLE: &str = "--as-writer";
 const THREADS: usize = 5;
 /// How long a deposed token is still sent.
 const ZOMBIE: Duration = Duration::from_secs(4);
+/// For how much of that all threads send it, rather than one.
+const FRESH: Duration = Duration::from_secs(1);
 /// How long a writer waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a polite leader waits for its writes before it resigns.
@@ -39,6 +41,7 @@ struct Desk {
     busy: AtomicUsize,
     ended: AtomicBool,
     end: Notify,
+    resign: Notify,
 }
 
 #[derive(Default)]
@@ -77,6 +80,7 @@ pub(crate) fn main() -> ExitCode {
         busy: AtomicUsize::new(0),
         ended: AtomicBool::new(false),
         end: Notify::new(),
+        resign: Notify::new(),
     });
     let listening = desk.clone();
     thread::spawn(move || listening.listen());
@@ -109,6 +113,8 @@ impl Desk {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             match serde_json::from_str(&line).expect("an order") {
                 Order::Doors(places) => self.find(&places),
+                // Kept for nobody: who does not lead has nothing to resign.
+                Order::Resign => self.resign.notify_waiters(),
                 Order::End => break,
             }
         }
@@ -148,12 +154,13 @@ impl Desk {
         let source = leadership.source();
         *self.term() = Term { leading: Some(Lead { token, source }), ..Term::default() };
         let time = chance.spread(Duration::from_millis(400), Duration::from_secs(4));
-        let how = tokio::select! {
-            lost = leadership.lost() => format!("lost: {lost}"),
-            () = tokio::time::sleep(time) => "resigned".to_owned(),
-            () = self.end.notified() => "ended".to_owned(),
+        let (how, polite) = tokio::select! {
+            lost = leadership.lost() => (format!("lost: {lost}"), false),
+            () = tokio::time::sleep(time) => ("resigned".to_owned(), chance.one_in(2)),
+            () = self.resign.notified() => ("resigned when told to".to_owned(), false),
+            () = self.end.notified() => ("ended".to_owned(), true),
         };
-        if leadership.is_valid() && chance.one_in(2) {
+        if polite {
             self.drain().await;
         }
         // What is under way when this is said was sent by a leader; it says so itself.
@@ -176,7 +183,7 @@ impl Desk {
     fn send(&self, number: usize) {
         let mut chance = Chance::of(self.post.seed, &format!("{} sends {number}", self.post.name));
         while !self.ended.load(Ordering::SeqCst) {
-            let choice = self.choose(number, &mut chance);
+            let choice = self.choose(number);
             let pause = if choice.as_ref().is_some_and(|choice| choice.source.is_none()) { 150 } else { 40 };
             if let Some(choice) = choice
                 && let Some((at, door)) = self.door(&mut chance)
@@ -187,15 +194,14 @@ impl Desk {
         }
     }
 
-    fn choose(&self, number: usize, chance: &mut Chance) -> Option<Choice> {
+    fn choose(&self, number: usize) -> Option<Choice> {
         let term = self.term();
         let deposed = term.deposed.filter(|(_, since)| since.elapsed() < ZOMBIE).map(|(token, _)| token);
+        let fresh = term.deposed.is_some_and(|(_, since)| since.elapsed() < FRESH);
         match (&term.leading, deposed) {
             (Some(_), _) if term.resigning => None,
             (Some(lead), _) => Some(Choice { token: lead.token, source: Some(lead.source.clone()) }),
-            (None, Some(token)) if number == 0 || (number == 1 && chance.one_in(3)) => {
-                Some(Choice { token, source: None })
-            }
+            (None, Some(token)) if number == 0 || fresh => Some(Choice { token, source: None }),
             (None, _) => None,
         }
     }
@@ -225,6 +231,6 @@ impl Desk {
 /// How long the upstream takes: most are fast, but a handover finds a slow one under way almost always.
 fn delay(chance: &mut Chance) -> Duration {
     let (least, most) =
-        chance.weighted(&[(60, (0, 20)), (27, (20, 300)), (10, (300, 900)), (3, (900, 3000))]);
+        chance.weighted(&[(56, (0, 20)), (26, (20, 300)), (14, (300, 900)), (4, (900, 3000))]);
     chance.between(Duration::from_millis(least), Duration::from_millis(most))
 }

@@ -37,6 +37,8 @@ pub(crate) struct Nemesis {
     active: Vec<Active>,
     began: Instant,
     next: Instant,
+    /// When leadership is to change hands next.
+    handover: Option<Instant>,
 }
 
 /// A fault under way.
@@ -66,14 +68,18 @@ impl Nemesis {
     ) -> Self {
         let began = Instant::now();
         let (active, next) = (Vec::new(), began + Duration::from_secs(2));
-        Self { chance, trial, crew, network, annals, resources, takes_orders, active, began, next }
+        let handover = None;
+        Self { chance, trial, crew, network, annals, resources, takes_orders, active, began, next, handover }
     }
 
     /// Does what is due. Called again and again.
     pub(crate) fn step(&mut self) {
         self.take_back(|active| active.until <= Instant::now());
+        if self.handover.take_if(|due| *due <= Instant::now()).is_some() {
+            self.crew.doors().resign();
+        }
         if Instant::now() >= self.next && self.active.len() < self.at_once() {
-            let plan = Plan::draw(&mut self.chance, self.trial.timing.validity);
+            let plan = Plan::draw(&mut self.chance, self.trial.timing);
             self.next = Instant::now() + plan.pause;
             self.strike(plan);
         }
@@ -133,6 +139,7 @@ impl Nemesis {
             Ok(Deed { victim, undo }) => {
                 self.annals.faults[number].victim = victim;
                 let until = Instant::now() + plan.length;
+                self.handover = self.handover.or(plan.handover.map(|after| Instant::now() + after));
                 self.active.push(Active { number, occupies, until, undo });
             }
             Err(why) => {

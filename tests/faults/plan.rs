@@ -6,7 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::chance::Chance;
+use crate::course::TTL;
 use crate::network::Way;
+use crate::support::Timing;
 use crate::support::line::Harm;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +50,20 @@ pub(crate) struct Plan {
     /// For a second choice.
     pub(crate) detail: usize,
     pub(crate) length: Duration,
+    /// After which time leadership changes hands because of it, if it is to.
+    pub(crate) handover: Option<Duration>,
     /// Until the next fault is due.
     pub(crate) pause: Duration,
 }
 
 const WEIGHTS: [(usize, Kind); 19] = [
-    (14, Kind::StopGateway),
+    (18, Kind::StopGateway),
     (9, Kind::KillGateway),
     (1, Kind::KillAllGateways),
     (3, Kind::EndGateway),
-    (10, Kind::Line(Harm::Cut)),
+    (16, Kind::Line(Harm::Cut)),
     (5, Kind::NodeLine(Harm::Cut)),
-    (8, Kind::Packets(Way::Both)),
+    (12, Kind::Packets(Way::Both)),
     (4, Kind::NodePackets(Way::Both)),
     (10, Kind::StopWriter),
     (7, Kind::KillWriter),
@@ -78,12 +82,15 @@ const HARMS: [Harm; 4] = [Harm::Cut, Harm::Swallow, Harm::SwallowRequests, Harm:
 const WAYS: [Way; 3] = [Way::Both, Way::Requests, Way::Answers];
 
 impl Plan {
-    /// Stops and partitions take from 0.1 s to three times the validity.
-    pub(crate) fn draw(chance: &mut Chance, validity: Duration) -> Self {
-        let kind = chance.weighted(&WEIGHTS);
+    pub(crate) fn draw(chance: &mut Chance, timing: Timing) -> Self {
+        let (kind, validity) = (chance.weighted(&WEIGHTS), timing.validity);
         let (victim, detail) = (chance.below(1 << 16), chance.below(1 << 16));
-        let length = chance.spread(Duration::from_millis(100), 3 * validity);
+        let (shortest, longest) = kind.lengths(timing)[chance.below(3)];
+        let length = chance.spread(shortest, longest);
         let pause = chance.between(Duration::from_millis(200), Duration::from_millis(1500));
+        // The dangerous moment is a handover while a gateway is lost that does not know it yet.
+        let (wanted, after) = (!chance.one_in(3), chance.between(Duration::ZERO, validity.mul_f64(0.6)));
+        let handover = (wanted && kind.is_loss()).then_some(after);
         let kind = match kind {
             Kind::Line(_) => Kind::Line(HARMS[detail % HARMS.len()]),
             Kind::NodeLine(_) => Kind::NodeLine(HARMS[detail % HARMS.len()]),
@@ -91,11 +98,31 @@ impl Plan {
             Kind::NodePackets(_) => Kind::NodePackets(WAYS[detail % WAYS.len()]),
             kind => kind,
         };
-        Self { kind, victim, detail: detail / 16, length, pause }
+        Self { kind, victim, detail: detail / 16, length, handover, pause }
     }
 }
 
 impl Kind {
+    /// Short ones, ones around the time that matters to the victim, and ones after which nobody waits for it any
+    /// more: each as likely.
+    fn lengths(self, timing: Timing) -> [(Duration, Duration); 3] {
+        let (validity, least) = (timing.validity, Duration::from_millis(100));
+        let gone = match self {
+            Self::StopWriter | Self::KillWriter => (TTL, TTL + Duration::from_secs(2)),
+            _ if self.is_loss() => (timing.bound(), timing.bound() + validity),
+            _ => (2 * validity, 3 * validity),
+        };
+        [(least, validity / 2), (validity / 2, 2 * validity), gone]
+    }
+
+    /// Whether a gateway is lost by it.
+    fn is_loss(self) -> bool {
+        matches!(
+            self,
+            Self::StopGateway | Self::KillGateway | Self::EndGateway | Self::Line(_) | Self::Packets(_)
+        )
+    }
+
     /// Whether it is an order of an operator, which only Highgate understands.
     pub(crate) fn is_order(self) -> bool {
         matches!(self, Self::Retire | Self::Freeze | Self::Evict | Self::BumpEra)

@@ -24,6 +24,8 @@ pub(crate) struct Post {
 pub(crate) enum Order {
     /// Where the gateways are now.
     Doors(Vec<Place>),
+    /// Resign at once, if it leads, with writes under way.
+    Resign,
     /// Resign and end.
     End,
 }
