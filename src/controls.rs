@@ -4,6 +4,9 @@
 //! Without the feature every question here is the constant `false`, and the compiler removes what follows from it.
 //! Which rule is broken is said by `HIGHGATE_CONTROL`; `scripts/prove controls` runs them all.
 
+#[cfg(feature = "controls")]
+pub(crate) mod keep_alive;
+
 #[cfg(all(feature = "controls", not(debug_assertions)))]
 compile_error!("the feature `controls` breaks the fence on purpose; it is for debug builds only");
 
@@ -27,10 +30,14 @@ rules! {
     SharedMarks = "per-replica-cache",
     /// A raised mark opens only when every member has drained.
     Seal = "open-on-apply",
+    /// A replica is a member before it reads the marks; broken, it reads them, takes its time, and joins.
+    LoadAfterJoin = "load-before-register",
     /// A replica says for which raises it has lower requests under way.
     Drain = "no-drain",
     /// A request is counted as under way from its admission on.
     Guard = "check-then-act",
+    /// Only a renewal that etcd commits extends the validity; broken, so does any word of any node.
+    ValidityFromRenewal = "validity-from-keep-alive",
     /// Validity counts from before a renewal is sent.
     ValidityFromSending = "validity-from-the-answer",
     /// A fence resets upstream connections.
@@ -41,16 +48,29 @@ rules! {
     GuardToTheEnd = "guard-dropped-at-the-head",
     /// What was cut may take effect for the lock-delay.
     LockDelay = "guard-dropped-at-the-cut",
-    /// A mark is sealed only if it is still the one that was judged.
+    /// A mark is sealed only if it is still the one that was judged. Broken, seals are also slow now and then, and
+    /// gates follow a mark that goes down, which they refuse by themselves otherwise.
     SealCompare = "seal-without-compare",
     /// An evicted member is waited for longer than its validity.
     Wait = "w-below-v",
+    /// Nothing is sent twice.
+    SendOnce = "client-retries-on",
+    /// A connection that is cut drops what is still buffered.
+    NoLinger = "default-linger",
+    /// Every incarnation has a name of its own.
+    FreshName = "incarnation-reuse",
     /// An evicted member leaves a tombstone.
     Tombstone = "eviction-without-tombstone",
     /// A tombstone counts until it is old enough.
     TombstoneAge = "tombstone-age-ignored",
+    /// A gate that is not empty yet drains for every raise since.
+    DrainForAll = "draining-own-raise-only",
     /// A member leaves when nothing of it is under way.
     LeaveEmpty = "leave-with-requests-in-flight",
+    /// A mark of an older era is never open.
+    MarkOfEra = "older-era-open",
+    /// An era begins with a tombstone.
+    EraTombstone = "era-without-tombstone",
 }
 
 /// Whether this rule is broken on purpose.

@@ -240,7 +240,7 @@ impl Gateway {
         thread::sleep(self.shutdown.unready_delay);
         self.phase.send_replace(Phase::Draining);
         let deadline = Instant::now() + self.shutdown.drain_limit;
-        while self.is_busy() && Instant::now() < deadline {
+        while self.is_busy() && Instant::now() < deadline && !breaks(Rule::LeaveEmpty) {
             thread::sleep(POLL);
         }
         let clean = self.store.stop();

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use highgate_elector::{Resource, Token};
 
+use crate::controls::{Rule, breaks};
 use crate::ledger::Shut;
 use raise::Work;
 pub use record::{Record, State};
@@ -371,12 +372,13 @@ impl Replica {
 
     /// Whether requests with exactly the mark pass here.
     pub fn passes(&self, record: &Record) -> bool {
-        record.passes() && (self.timing.is_none() || era_of(record.token) == self.era)
+        let of_this_era = self.timing.is_none() || era_of(record.token) == self.era;
+        record.passes() && (of_this_era || breaks(Rule::MarkOfEra))
     }
 
     fn close(&self, resource: &Resource, record: &Record) -> Output {
         // Tokens of an older era are stale, whatever the mark was.
-        let floor = if self.timing.is_some() { floor(self.era) } else { 0 };
+        let floor = if self.timing.is_some() && !breaks(Rule::MarkOfEra) { floor(self.era) } else { 0 };
         Output::Close { resource: resource.clone(), mark: record.token.max(floor), shut: record.shut() }
     }
 

@@ -22,6 +22,7 @@ use tower::Service;
 
 use super::respond::{Answer, Body, Fault, Outcome, Refusal, Refused, Story};
 use super::{Admitted, Worker};
+use crate::controls::{Rule, breaks};
 use body::{Download, Upload};
 use flight::{Flight, Lost};
 
@@ -56,9 +57,18 @@ impl Service<Admitted> for Forward {
             }
             frame(&mut request);
             let started = Instant::now();
-            let exchange = Flight::begin(worker, route, client, line, permit, request);
-            let flight = exchange.flight();
-            let answer = exchange.await;
+            let again = breaks(Rule::SendOnce)
+                .then(|| (worker.clone(), route.clone(), client.clone(), copy_of(&request)));
+            let mut exchange = Flight::begin(worker, route, client, line, permit, request);
+            let mut flight = exchange.flight();
+            let mut answer = exchange.await;
+            if let (Err(Lost::Broken(_)), Some((worker, route, client, request))) = (&answer, again)
+                && let Ok(line) = worker.pool.check_out(&route).await
+            {
+                exchange = Flight::begin(worker, route, client, line, None, request);
+                flight = exchange.flight();
+                answer = exchange.await;
+            }
             story.upstream = Some(started.elapsed());
             match answer {
                 Ok((head, body)) => answer_with(head, flight, body, story),
@@ -66,6 +76,15 @@ impl Service<Admitted> for Forward {
             }
         })
     }
+}
+
+/// The same request again, as far as its body was read before it was sent.
+fn copy_of(request: &Request<Upload>) -> Request<Upload> {
+    let mut copy = Request::new(request.body().copy());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
 }
 
 /// Says how the body is framed where hyper would guess: a body without a length goes out in chunks, whatever

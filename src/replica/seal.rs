@@ -159,6 +159,9 @@ impl Replica {
 
     /// The local gate of a resource still has to drain for this raise, whichever raise closed it.
     pub(super) fn start_draining(&mut self, now: Time, resource: &Resource, raise: Revision) {
+        if breaks(Rule::DrainForAll) && self.undrained.contains_key(resource) {
+            return;
+        }
         if let Some(before) = self.undrained.insert(resource.clone(), raise) {
             self.stop_draining(now, before);
         }

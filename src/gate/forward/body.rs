@@ -101,6 +101,13 @@ impl Upload {
         if self.needs_end && !body.is_end_stream() { Err(UploadError::Reset) } else { Ok(()) }
     }
 
+    /// What was read before admission, once more.
+    pub(super) fn copy(&self) -> Self {
+        let ready = self.ready.iter().filter_map(Frame::data_ref).cloned().map(Frame::data).collect();
+        let progress = Rc::new(Cell::new(Instant::now()));
+        Self { ready, rest: None, progress, trailers: false, needs_end: false }
+    }
+
     pub(super) fn progress(&self) -> Rc<Cell<Instant>> {
         self.progress.clone()
     }

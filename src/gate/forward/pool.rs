@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use super::body::Upload;
 use super::sockets::{Registered, Sockets};
 use crate::config::Route;
+use crate::controls::{Rule, breaks};
 
 /// Idle lines kept for one upstream on one core.
 const MAX_IDLE: usize = 256;
@@ -154,6 +155,9 @@ impl Line {
     pub(super) fn reset(self) {
         let Some(connection) = self.connection else { return };
         let stream = connection.into_parts().io.into_inner();
+        if breaks(Rule::NoLinger) {
+            return;
+        }
         // If the option cannot be set the socket is closed all the same, and the lock-delay covers the rest.
         let _ = stream.set_zero_linger();
     }

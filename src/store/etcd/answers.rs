@@ -42,6 +42,10 @@ impl Driver {
             Report::Renewed { session, renewal, result } if self.is_session(session) => {
                 self.renewed(&renewal, result);
             }
+            #[cfg(feature = "controls")]
+            Report::KeptAlive { session, sent } if self.is_session(session) => {
+                self.step(Input::Renewed { sent, answer: Answer::Accepted });
+            }
             Report::Proposed { session, proposals, result } if self.is_session(session) => {
                 self.proposed(proposals, result);
             }
@@ -113,7 +117,8 @@ impl Driver {
             joined;
         let valid = sent + self.timing.validity;
         let era = snapshot.era;
-        self.shared.ledger.bound(floor(era), floor(era + 1));
+        let lowest = if breaks(Rule::MarkOfEra) { 0 } else { floor(era) };
+        self.shared.ledger.bound(lowest, floor(era + 1));
         let (replica, outputs) =
             Replica::join(now_time(), sent.since_boot(), me, Some(self.timing), snapshot);
         let number = self.session_number();

@@ -106,6 +106,12 @@ pub(super) enum Report {
         renewal: Renewal,
         result: Result<TxnResponse, Trouble>,
     },
+    /// Some node has said something.
+    #[cfg(feature = "controls")]
+    KeptAlive {
+        session: u64,
+        sent: Time,
+    },
     Proposed {
         session: u64,
         proposals: Vec<Proposal>,
@@ -270,7 +276,8 @@ impl Driver {
         self.joins += 1;
         let (link, timing, join_number) = (self.link.clone(), self.timing, self.joins);
         let value = self.value(0, Vec::new());
-        let me = uuid::Uuid::new_v4().as_u128();
+        let old = if breaks(Rule::FreshName) { self.past.drain().next() } else { None };
+        let me = old.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128());
         let reports = self.reports.clone();
         tokio::spawn(async move {
             let result = join(&link, me, &value, &timing).await;
@@ -357,7 +364,7 @@ impl Driver {
     /// The end: with nothing under way nobody has to wait for this replica. True if so.
     async fn stop(&mut self) -> bool {
         self.shared.ledger.halt();
-        let clean = self.shared.ledger.in_flight() == 0;
+        let clean = self.shared.ledger.in_flight() == 0 || breaks(Rule::LeaveEmpty);
         self.shared.watched.stop();
         let stage = Stage::Outside { why: "it has stopped".into(), try_at: Moment::now(), joining: true };
         let over = match std::mem::replace(&mut self.stage, stage) {

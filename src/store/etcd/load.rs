@@ -15,6 +15,7 @@ use super::memory::WentBack;
 use super::requests::{self, ERA, JOIN_WRITES, MEMBERS, SEQ, TOMBSTONES};
 use super::values::{self, Poll, came, incarnation, revision};
 use super::warden::wall_ahead;
+use crate::controls::{Rule, breaks};
 use crate::replica::{Incarnation, Record, Revision, Snapshot, Timing};
 use crate::store::overview::incarnation_text;
 
@@ -66,6 +67,8 @@ pub(super) async fn join(
     timing: &Timing,
 ) -> Result<Joined, JoinError> {
     let era = current_era(link, value, timing).await?;
+    let too_early =
+        if breaks(Rule::LoadAfterJoin) { Some(read_too_early(link, timing).await?) } else { None };
     let (mut sent, mut ahead) = (Moment::now(), wall_ahead());
     let answer = link.txn(requests::join(&link.keys, me, era, value)).await.map_err(JoinError::Unsure)?;
     let writes = if answer.succeeded { JOIN_WRITES } else { 0 };
@@ -76,7 +79,10 @@ pub(super) async fn join(
         return Err(JoinError::NewEra);
     };
     let created = revision(own.create_revision);
-    let loaded = load(link, &answer, writes, era, timing).await.map_err(unsure)?;
+    let mut loaded = load(link, &answer, writes, era, timing).await.map_err(unsure)?;
+    if let Some(records) = too_early {
+        loaded.snapshot.records = records;
+    }
     if Moment::now().since(sent) > timing.validity / 4 {
         // There was much to load: the validity would be over before it began.
         (sent, ahead) = (Moment::now(), wall_ahead());
@@ -87,6 +93,13 @@ pub(super) async fn join(
     }
     link.memory.joined(era);
     Ok(Joined { sent, ahead, created, loaded })
+}
+
+/// The marks as they were a while before the join.
+async fn read_too_early(link: &Link, timing: &Timing) -> Result<Vec<(Resource, Record)>, JoinError> {
+    let records = list(link, timing).await?.snapshot.records;
+    tokio::time::sleep(timing.validity).await;
+    Ok(records)
 }
 
 fn unsure(error: JoinError) -> JoinError {

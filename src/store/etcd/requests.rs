@@ -37,11 +37,14 @@ pub(super) fn bump_era(keys: &Keys, from: u64, to: u64, tombstone: &TombstoneVal
 }
 
 fn begin_era(keys: &Keys, given: Compare, era: u64, tombstone: &TombstoneValue) -> TxnRequest {
-    TxnRequest::when([given])
+    let begin = TxnRequest::when([given])
         .then(PutRequest::new(keys.era(), era.to_string()))
-        .then(PutRequest::new(keys.tombstone(&format!("era-{era}")), tombstone.encode()))
         .then(put_seq(keys))
-        .or_else(RangeRequest::key(keys.era()))
+        .or_else(RangeRequest::key(keys.era()));
+    if breaks(Rule::EraTombstone) {
+        return begin;
+    }
+    begin.then(PutRequest::new(keys.tombstone(&format!("era-{era}")), tombstone.encode()))
 }
 
 /// How many writes come before the reads of a join that succeeded.
@@ -54,9 +57,12 @@ pub(super) fn join(keys: &Keys, me: Incarnation, era: u64, value: &MemberValue) 
     let name = incarnation_text(me);
     let key = keys.member(&name);
     let absent = |key: &str| Compare::created_at(key, 0);
-    let mut request = TxnRequest::when([absent(&key), absent(&keys.tombstone(&name)), in_era(keys, era)])
-        .then(PutRequest::new(key, value.encode()))
-        .then(put_seq(keys));
+    let mut compares = vec![absent(&key), in_era(keys, era)];
+    if !breaks(Rule::FreshName) {
+        compares.push(absent(&keys.tombstone(&name)));
+    }
+    let mut request =
+        TxnRequest::when(compares).then(PutRequest::new(key, value.encode())).then(put_seq(keys));
     for read in reads(keys) {
         request = request.then(read.clone()).or_else(read);
     }

@@ -16,11 +16,13 @@ use super::warden::{Ended, wall_ahead};
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::ledger::{NotOpened, Shut};
-use crate::replica::{Fenced, Incarnation, Input, Output, Proposal, Revision};
+use crate::replica::{Fenced, Incarnation, Input, Output, Proposal, Revision, State};
 use crate::store::{Command, MAX_QUEUED};
 
 /// Between two listings.
 const LISTING_PAUSE: Duration = Duration::from_millis(300);
+/// How long a seal may be on its way, where it is sent without its compare.
+const SLOW_SEAL: Duration = Duration::from_secs(1);
 /// Transactions with proposals that may be under way at once.
 const MAX_SENDING: usize = 8;
 
@@ -74,7 +76,10 @@ impl Driver {
         for output in outputs {
             let Stage::Inside(session) = &mut self.stage else { return };
             match output {
-                Output::Close { .. } | Output::Open { .. } if breaks(Rule::SharedMarks) => {}
+                Output::Close { resource, .. } if breaks(Rule::SharedMarks) => {
+                    self.step(Input::Drained { resource });
+                }
+                Output::Open { .. } if breaks(Rule::SharedMarks) => {}
                 Output::Propose(proposal) => {
                     // One that was not sent yet is overtaken by what has been heard since.
                     session.proposals.insert(proposal.resource.clone(), proposal);
@@ -174,7 +179,11 @@ impl Driver {
             session.sending += 1;
             let request = requests::propose(&self.link.keys, session.replica.era(), &proposals);
             let (link, number, reports) = (self.link.clone(), session.number, self.reports.clone());
+            let slow = breaks(Rule::SealCompare) && is_slow_seal(&proposals);
             tokio::spawn(async move {
+                if slow {
+                    tokio::time::sleep(SLOW_SEAL).await;
+                }
                 let result = link.txn(request).await;
                 let _ = reports.send(Report::Proposed { session: number, proposals, result });
             });
@@ -193,9 +202,25 @@ impl Driver {
             lock_delay: self.timing.lock_delay,
             confirmed: session.confirmed,
         };
+        #[cfg(feature = "controls")]
+        self.keep_alive(number);
         tokio::spawn(async move {
             let result = link.txn(request).await;
             let _ = reports.send(Report::Renewed { session: number, renewal, result });
+        });
+    }
+
+    /// What a replica would do that takes any word of any node for a renewal.
+    #[cfg(feature = "controls")]
+    fn keep_alive(&self, session: u64) {
+        if !breaks(Rule::ValidityFromRenewal) {
+            return;
+        }
+        let (location, sent, reports) = (self.location.clone(), now_time(), self.reports.clone());
+        tokio::spawn(async move {
+            if crate::controls::keep_alive::is_answered(&location).await {
+                let _ = reports.send(Report::KeptAlive { session, sent });
+            }
         });
     }
 
@@ -249,6 +274,12 @@ impl Driver {
         });
         self.tell(Notice::Resynced { why });
     }
+}
+
+/// Every other seal, by chance, is on its way for long.
+fn is_slow_seal(proposals: &[Proposal]) -> bool {
+    let seals = proposals.iter().any(|proposal| proposal.record.state == State::Open);
+    seals && (Moment::now().nanos() / 1000).is_multiple_of(2)
 }
 
 pub(super) fn expired() -> &'static str {
