@@ -15,7 +15,8 @@ const QUESTION: &str = r#"{"key":"eA==","serializable":true}"#;
 
 /// Whether any of the nodes of `etcd://host:port,host:port/prefix` answers.
 pub(crate) async fn is_answered(location: &str) -> bool {
-    let nodes = location.trim_start_matches("etcd://").split('/').next().unwrap_or_default();
+    let nodes = location.replace("http://", "");
+    let nodes = nodes.trim_start_matches("etcd://").split('/').next().unwrap_or_default();
     for node in nodes.split(',') {
         if matches!(tokio::time::timeout(PATIENCE, ask(node)).await, Ok(Ok(true))) {
             return true;

@@ -10,19 +10,23 @@ use crate::annals::Annals;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::crew::{Crew, Heard};
+use crate::focus::Focus;
+use crate::load::Load;
 use crate::lookout::Lookout;
-use crate::naive;
-use crate::nemesis::Nemesis;
+use crate::nemesis::{Nemesis, Source};
 use crate::network::Network;
 use crate::options::{Options, Peer};
 use crate::support::etcd::PREFIX;
 use crate::support::{Trial, trial};
 use crate::words::Post;
+use crate::{clocks, controls, naive};
 
 const RESOURCES: [&str; 4] = ["a", "b", "c", "d"];
 /// Candidates for each resource.
 const CANDIDATES: usize = 3;
 const LOCK_DELAY: Duration = Duration::from_secs(1);
+/// In milliseconds.
+const DRAIN_TIMEOUT: u64 = 1000;
 /// Of the writers' leaderships: not much more than etcd's own least.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// Between two lines of progress.
@@ -43,6 +47,16 @@ pub(crate) struct Ended {
     pub(crate) folder: PathBuf,
     /// Why packets could not be lost.
     pub(crate) no_packets: Option<String>,
+    /// How far the gateways' clocks were ahead, or why they were not.
+    pub(crate) clocks: Result<Vec<i64>, String>,
+}
+
+/// How the time with the nemesis ended.
+#[derive(Default)]
+struct Raged {
+    troubles: Vec<String>,
+    /// What was looked for was found before the time was over.
+    shown: bool,
 }
 
 pub(crate) struct Course<'a> {
@@ -50,63 +64,89 @@ pub(crate) struct Course<'a> {
     pub(crate) peer: Peer,
     pub(crate) seed: u64,
     pub(crate) folder: PathBuf,
+    /// Directed trouble rather than any.
+    pub(crate) focus: Option<&'static Focus>,
+    /// The rule that is broken; then the run ends as soon as that shows.
+    pub(crate) control: Option<&'static str>,
 }
 
 impl Course<'_> {
     /// None if there is no etcd, which has been said then.
     pub(crate) fn run(self, network: Result<Network, String>) -> (Option<Ended>, Result<Network, String>) {
-        let Some(trial) = self.trial() else { return (None, network) };
+        let clocks = clocks::shifted();
+        let Some(trial) = self.trial(&clocks) else { return (None, network) };
         let no_packets = network.as_ref().err().cloned();
-        let validity = self.options.validity(self.seed);
         let crew = self.crew(&trial);
         let doors = trial.gateways.iter().map(|gateway| gateway.door.clone()).collect();
         let lookout = Lookout::start(doors, crew.doors());
         let annals = Annals::new(Clock::start());
         let resources = RESOURCES.map(str::to_owned).to_vec();
-        let chance = Chance::of(self.seed, "nemesis");
         let orders = self.peer == Peer::Highgate;
-        let mut nemesis = Nemesis::new(chance, trial, crew, network, annals, resources, orders);
-        let mut troubles = self.rages(&mut nemesis);
+        let mut nemesis = Nemesis::new(self.source(), trial, crew, network, annals, resources, orders);
+        let Raged { mut troubles, shown } = self.rages(&mut nemesis);
         let recovery = nemesis.trial.timing.bound();
-        let recovered = self.rests(&mut nemesis, &mut troubles);
+        // What is broken on purpose need not recover.
+        let recovered = if self.control.is_some() { None } else { self.rests(&mut nemesis, &mut troubles) };
         lookout.end();
         let Nemesis { trial, crew, network, annals, .. } = nemesis;
-        let (heard, stuck) = crew.end();
+        let (heard, stuck) = if shown { (crew.heard().clone(), Vec::new()) } else { crew.end() };
         troubles
             .extend(stuck.into_iter().map(|name| format!("writer {name} did not end when it was told to")));
         let account = account(&trial, heard, &annals, recovery);
         self.keep_words(&trial);
-        let folder = self.folder;
-        let ended = Ended { account, annals, troubles, recovered, recovery, validity, folder, no_packets };
+        let (validity, folder) = (self.validity(), self.folder);
+        let ended =
+            Ended { account, annals, troubles, recovered, recovery, validity, folder, no_packets, clocks };
         (Some(ended), network)
     }
 
-    fn trial(&self) -> Option<Trial> {
-        let builder =
-            trial("faults").relayed().validity(self.options.validity(self.seed)).lock_delay(LOCK_DELAY);
-        let builder =
-            builder.route("tokens", "issued").route("drain_timeout", "1s").route("hold_timeout", "1500ms");
+    fn validity(&self) -> Duration {
+        self.focus.map_or_else(|| self.options.validity(self.seed), Focus::validity)
+    }
+
+    fn source(&self) -> Source {
+        let chance = Chance::of(self.seed, "nemesis");
+        match self.focus {
+            Some(focus) => Source::Script { steps: focus.steps, next: 0, chance },
+            None => Source::Chance(chance),
+        }
+    }
+
+    fn trial(&self, clocks: &Result<Vec<i64>, String>) -> Option<Trial> {
+        let lock_delay = self.focus.map_or(LOCK_DELAY, Focus::lock_delay);
+        let drain_timeout = self.focus.map_or(DRAIN_TIMEOUT, |focus| focus.drain_timeout);
+        let builder = trial("faults").relayed().validity(self.validity()).lock_delay(lock_delay);
+        let builder = builder
+            .route("tokens", "issued")
+            .route("drain_timeout", format!("{drain_timeout}ms"))
+            .route("hold_timeout", "1500ms");
+        let builder = if self.focus.is_some_and(|focus| focus.narrow) { builder.narrow() } else { builder };
+        let builder = builder.clocks(clocks.as_deref().unwrap_or_default());
         let builder = match (self.peer, &self.options.gateway) {
             (Peer::Highgate, Some(program)) => builder.program(program),
             (Peer::Highgate, None) => builder,
             (Peer::Naive, _) => builder.stand_in(naive::in_memory),
             (Peer::NaiveEtcd, _) => builder.stand_in(naive::in_etcd),
         };
+        let control = self.control.map(|name| ("HIGHGATE_CONTROL".to_owned(), name.to_owned()));
         let with = |builder: crate::support::trial::Builder, (name, value): &(String, String)| {
             builder.env(name, value)
         };
-        self.options.gateway_env.iter().fold(builder, with).start()
+        self.options.gateway_env.iter().chain(&control).fold(builder, with).start()
     }
 
     fn crew(&self, trial: &Trial) -> Crew {
+        let load = self.focus.map_or_else(Load::usual, |focus| (focus.load)());
         let nodes: Vec<_> = trial.etcd().ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        let url = format!("etcd://{}{PREFIX}", nodes.join(","));
+        let sealed = if load.sealed { "yes" } else { "no" };
+        let url = format!("etcd://{}{PREFIX}?sealed={sealed}", nodes.join(","));
         let post = |resource: &str, number: usize| Post {
             name: format!("{resource}{number}"),
             resource: resource.to_owned(),
             url: url.clone(),
             ttl_ms: TTL.as_millis() as u64,
             seed: self.seed,
+            load: load.clone(),
         };
         let posts =
             RESOURCES.iter().flat_map(|resource| (0..CANDIDATES).map(|number| post(resource, number)));
@@ -114,35 +154,43 @@ impl Course<'_> {
         Crew::start(posts.collect(), errors)
     }
 
-    /// Until the time is over, or what was looked for is found. Returns what went wrong beside the promise.
-    fn rages(&self, nemesis: &mut Nemesis) -> Vec<String> {
+    /// Until the time is over, or what was looked for is found. Says what went wrong beside the promise.
+    fn rages(&self, nemesis: &mut Nemesis) -> Raged {
         let began = Instant::now();
-        let mut next = began + PROGRESS;
+        let mut next = began + if self.control.is_some() { controls::LOOKS } else { PROGRESS };
+        let mut raged = Raged::default();
         while began.elapsed() < self.options.duration {
             nemesis.step();
-            let crashed = nemesis.crashed();
-            if !crashed.is_empty() {
-                return crashed;
+            raged.troubles = nemesis.crashed();
+            if !raged.troubles.is_empty() && self.control.is_none() {
+                return raged;
             }
             if Instant::now() >= next {
                 let asked = Instant::now();
-                let account = self.progress(nemesis);
-                // The nemesis waits for it: in a long run it is asked for less often.
-                let pause = if self.options.expect_violation { PROGRESS / 5 } else { PROGRESS };
-                next = asked + pause.max(20 * asked.elapsed());
-                let caught = !account.violations.is_empty();
-                if caught && self.options.expect_violation && self.peer == Peer::Highgate {
-                    return Vec::new();
+                raged.shown = self.looks(nemesis);
+                if raged.shown {
+                    return raged;
                 }
+                // The nemesis waits for it: in a long run it is asked for less often.
+                let pause = if self.control.is_some() { controls::LOOKS } else { PROGRESS };
+                next = asked + pause.max(20 * asked.elapsed());
             }
             thread::sleep(Duration::from_millis(5));
         }
-        Vec::new()
+        raged
+    }
+
+    /// Says how far it has come, unless a rule is broken; whether what was looked for is found.
+    fn looks(&self, nemesis: &Nemesis) -> bool {
+        if self.control.is_some() {
+            return !told(nemesis).violations.is_empty();
+        }
+        let found = !self.progress(nemesis).violations.is_empty();
+        found && self.options.expect_violation && self.peer == Peer::Highgate
     }
 
     fn progress(&self, nemesis: &Nemesis) -> Account {
-        let heard = nemesis.crew.heard().clone();
-        let account = account(&nemesis.trial, heard, &nemesis.annals, nemesis.trial.timing.bound());
+        let account = told(nemesis);
         let summary = account.summary();
         println!(
             "{:6.1} s  {} handovers, {} writes passed, {} refused, {} unknown; {} faults, {} under way; {} violations",
@@ -186,6 +234,12 @@ impl Course<'_> {
             fs::write(file, gateway.words()).expect("a folder of ours");
         }
     }
+}
+
+/// What has happened so far.
+fn told(nemesis: &Nemesis) -> Account {
+    let heard = nemesis.crew.heard().clone();
+    account(&nemesis.trial, heard, &nemesis.annals, nemesis.trial.timing.bound())
 }
 
 fn account(trial: &Trial, heard: Heard, annals: &Annals, recovery: Duration) -> Account {

@@ -15,6 +15,7 @@ use highgate_elector::{Elector, Leadership, Moment, TokenSource, connect};
 use tokio::sync::Notify;
 
 use crate::chance::Chance;
+use crate::load::Manner;
 use crate::support::gateway::Door;
 use crate::support::writer::{Answers, Write};
 use crate::words::{Order, Place, Post, Said, Wrote};
@@ -23,12 +24,12 @@ use crate::words::{Order, Place, Post, Said, Wrote};
 pub(crate) const ROLE: &str = "--as-writer";
 
 const THREADS: usize = 5;
-/// How long a deposed token is still sent.
-const ZOMBIE: Duration = Duration::from_secs(4);
-/// For how much of that all threads send it, rather than one.
-const FRESH: Duration = Duration::from_secs(1);
 /// How long a writer waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Of a writer that hangs up.
+const HANGS_UP: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
+/// A large body: more than what is read before it is admitted, and less than a kernel takes.
+const LARGE: usize = 96 << 10;
 /// How long a polite leader waits for its writes before it resigns.
 const DRAIN: Duration = Duration::from_secs(4);
 
@@ -47,8 +48,8 @@ struct Desk {
 #[derive(Default)]
 struct Term {
     leading: Option<Lead>,
-    /// The last token that was deposed, and when.
-    deposed: Option<(u64, Instant)>,
+    /// Tokens that were deposed, and when; the last one last.
+    deposed: Vec<(u64, Instant)>,
     /// It is about to resign and begins nothing more.
     resigning: bool,
 }
@@ -152,8 +153,8 @@ impl Desk {
         let token = leadership.token().get();
         say(&Said::Won { token, at: now() });
         let source = leadership.source();
-        *self.term() = Term { leading: Some(Lead { token, source }), ..Term::default() };
-        let time = chance.spread(Duration::from_millis(400), Duration::from_secs(4));
+        self.term().leading = Some(Lead { token, source });
+        let time = self.post.load.term(chance);
         let (how, polite) = tokio::select! {
             lost = leadership.lost() => (format!("lost: {lost}"), false),
             () = tokio::time::sleep(time) => ("resigned".to_owned(), chance.one_in(2)),
@@ -169,7 +170,9 @@ impl Desk {
             // Unsaid, the lease runs out.
             let _unavailable = leadership.resign().await;
         }
-        *self.term() = Term { deposed: Some((token, Instant::now())), ..Term::default() };
+        let mut term = self.term();
+        (term.leading, term.resigning) = (None, false);
+        term.deposed.push((token, Instant::now()));
     }
 
     async fn drain(&self) {
@@ -183,7 +186,7 @@ impl Desk {
     fn send(&self, number: usize) {
         let mut chance = Chance::of(self.post.seed, &format!("{} sends {number}", self.post.name));
         while !self.ended.load(Ordering::SeqCst) {
-            let choice = self.choose(number);
+            let choice = self.choose(number, &mut chance);
             let pause = if choice.as_ref().is_some_and(|choice| choice.source.is_none()) { 150 } else { 40 };
             if let Some(choice) = choice
                 && let Some((at, door)) = self.door(&mut chance)
@@ -194,14 +197,19 @@ impl Desk {
         }
     }
 
-    fn choose(&self, number: usize) -> Option<Choice> {
-        let term = self.term();
-        let deposed = term.deposed.filter(|(_, since)| since.elapsed() < ZOMBIE).map(|(token, _)| token);
-        let fresh = term.deposed.is_some_and(|(_, since)| since.elapsed() < FRESH);
-        match (&term.leading, deposed) {
+    fn choose(&self, number: usize, chance: &mut Chance) -> Option<Choice> {
+        let (term, load) = (self.term(), &self.post.load);
+        let within = |since: Instant, millis: u64| since.elapsed() < Duration::from_millis(millis);
+        let last = term.deposed.last().filter(|(_, since)| within(*since, load.zombie));
+        let fresh = last.is_some_and(|(_, since)| within(*since, load.fresh));
+        if load.haunts && number == 0 && !term.deposed.is_empty() {
+            let (token, _) = term.deposed[chance.below(term.deposed.len())];
+            return Some(Choice { token, source: None });
+        }
+        match (&term.leading, last) {
             (Some(_), _) if term.resigning => None,
             (Some(lead), _) => Some(Choice { token: lead.token, source: Some(lead.source.clone()) }),
-            (None, Some(token)) if number == 0 || fresh => Some(Choice { token, source: None }),
+            (None, Some((token, _))) if number == 0 || fresh => Some(Choice { token: *token, source: None }),
             (None, _) => None,
         }
     }
@@ -209,7 +217,7 @@ impl Desk {
     /// Most of the time one that is ready; sometimes any, as a client does that has not heard yet.
     fn door(&self, chance: &mut Chance) -> Option<(usize, Arc<Door>)> {
         let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let any = chance.one_in(8);
+        let any = chance.one_in(self.post.load.any_door);
         let usable = |door: &Arc<Door>| any || door.is_ready.load(Ordering::SeqCst);
         let usable: Vec<_> = doors.into_iter().enumerate().filter(|(_, door)| usable(door)).collect();
         (!usable.is_empty()).then(|| usable[chance.below(usable.len())].clone())
@@ -219,18 +227,29 @@ impl Desk {
         let leads = || choice.source.as_ref().is_some_and(|source| source.token().is_ok());
         let write = Write::new(door, self.answers.clone(), &self.post.resource, choice.token);
         let (id, token) = (write.id().to_owned(), choice.token);
+        let manner = chance.weighted(&self.post.load.manners);
+        let write = self.mannered(write, manner, chance);
         let (led, sent) = (leads(), now());
         self.busy.fetch_add(1, Ordering::SeqCst);
-        let outcome = write.delayed(delay(chance)).patience(PATIENCE).send();
+        let outcome = write.send();
         self.busy.fetch_sub(1, Ordering::SeqCst);
-        let (led, answered) = (led && leads(), now());
+        let may_pass = !matches!(manner, Manner::BreaksOff | Manner::HangsUp);
+        let (led, answered) = (led && leads() && may_pass, now());
         say(&Said::Wrote(Wrote { id, token, gateway, sent, answered, led, outcome }));
     }
-}
 
-/// How long the upstream takes: most are fast, but a handover finds a slow one under way almost always.
-fn delay(chance: &mut Chance) -> Duration {
-    let (least, most) =
-        chance.weighted(&[(56, (0, 20)), (26, (20, 300)), (14, (300, 900)), (4, (900, 3000))]);
-    chance.between(Duration::from_millis(least), Duration::from_millis(most))
+    fn mannered(&self, write: Write, manner: Manner, chance: &mut Chance) -> Write {
+        let delay = self.post.load.delay(chance);
+        let write = write.patience(PATIENCE);
+        match manner {
+            Manner::Plain => write.delayed(delay),
+            Manner::HeadFirst => write.delayed(delay).asking_for("X-Head-First", "yes"),
+            Manner::BreaksOff => write.delayed(delay).asking_for("X-Breaks-Off", "yes"),
+            Manner::HangsUp => write.delayed(delay).patience(chance.between(HANGS_UP.0, HANGS_UP.1)),
+            Manner::ReadSlowly => {
+                let millis = delay.as_millis().to_string();
+                write.of_size(LARGE).asking_for("X-Slow-Read-Ms", &millis)
+            }
+        }
+    }
 }

@@ -12,9 +12,13 @@ mod account;
 mod annals;
 mod chance;
 mod clock;
+mod clocks;
+mod controls;
 mod course;
 mod crew;
+mod focus;
 mod job;
+mod load;
 mod log;
 mod lookout;
 mod naive;
@@ -36,6 +40,7 @@ use std::{env, fs};
 use clap::Parser;
 
 use course::{Course, Ended};
+use focus::Focus;
 use network::Network;
 use options::{Options, Peer};
 use report::Verdict;
@@ -57,14 +62,23 @@ fn run(options: &Options) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     network::move_out();
-    let mut network = Network::set_up();
+    let network = Network::set_up();
     let seed = options.seed.unwrap_or_else(|| u64::from(uuid::Uuid::new_v4().as_fields().0));
+    match (options.controls, options.focuses) {
+        (true, _) => controls::run(options, network, seed),
+        (_, true) => controls::run_focuses(options, network, seed),
+        _ => run_peers(options, network, seed),
+    }
+}
+
+fn run_peers(options: &Options, mut network: Result<Network, String>, seed: u64) -> ExitCode {
+    let focus = options.focus.as_deref().map(|name| Focus::named(name).expect("one of those in focus.rs"));
     let mut verdicts = Vec::new();
     for peer in &options.peer {
-        let folder = folder(options, *peer, seed);
+        let folder = folder(options, peer.name(), seed);
         fs::create_dir_all(&folder).expect("a folder for logs");
         println!("{}: seed {seed}, logs in {}", peer.name(), folder.display());
-        let course = Course { options, peer: *peer, seed, folder };
+        let course = Course { options, peer: *peer, seed, folder, focus, control: None };
         let (ended, back) = course.run(network);
         network = back;
         // Whoever found no etcd has said SKIPPED and why.
@@ -76,10 +90,10 @@ fn run(options: &Options) -> ExitCode {
     ExitCode::from(u8::from(!verdicts.iter().all(|verdict| verdict.success)))
 }
 
-fn folder(options: &Options, peer: Peer, seed: u64) -> PathBuf {
+fn folder(options: &Options, name: &str, seed: u64) -> PathBuf {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let usual = built.parent().unwrap_or(built).join("faults");
-    options.out.clone().unwrap_or(usual).join(format!("{}-{seed}", peer.name()))
+    options.out.clone().unwrap_or(usual).join(format!("{name}-{seed}"))
 }
 
 fn conclude(ended: &Ended, options: &Options, peer: Peer, seed: u64) -> Verdict {

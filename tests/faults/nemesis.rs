@@ -5,14 +5,16 @@
 
 mod deeds;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::annals::Annals;
 use crate::chance::Chance;
 use crate::crew::Crew;
+use crate::focus::Step;
 use crate::network::Network;
 use crate::plan::Plan;
-use crate::support::Trial;
+use crate::support::{Timing, Trial};
 use deeds::Undo;
 
 /// How long faults keep coming.
@@ -25,7 +27,7 @@ const AT_ONCE: [usize; 3] = [1, 2, 3];
 const AGAIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct Nemesis {
-    chance: Chance,
+    source: Source,
     pub(crate) trial: Trial,
     pub(crate) crew: Crew,
     /// Or why packets cannot be lost here.
@@ -34,11 +36,21 @@ pub(crate) struct Nemesis {
     resources: Vec<String>,
     /// Operators' orders are understood.
     takes_orders: bool,
+    /// Of etcd, once there is one.
+    backup: Option<PathBuf>,
     active: Vec<Active>,
     began: Instant,
     next: Instant,
     /// When leadership is to change hands next.
     handover: Option<Instant>,
+}
+
+/// Where the next fault comes from.
+pub(crate) enum Source {
+    /// Any, in storms with calms between them.
+    Chance(Chance),
+    /// These, one after the other, again and again, without a calm.
+    Script { steps: &'static [Step], next: usize, chance: Chance },
 }
 
 /// A fault under way.
@@ -56,9 +68,22 @@ struct Deed {
     undo: Undo,
 }
 
+impl Source {
+    fn next(&mut self, timing: Timing) -> Option<Plan> {
+        match self {
+            Self::Chance(chance) => Some(Plan::draw(chance, timing)),
+            Self::Script { steps, next, chance } => {
+                let step = steps.get(*next % steps.len().max(1))?;
+                *next += 1;
+                Some(step.plan(chance))
+            }
+        }
+    }
+}
+
 impl Nemesis {
     pub(crate) fn new(
-        chance: Chance,
+        source: Source,
         trial: Trial,
         crew: Crew,
         network: Result<Network, String>,
@@ -68,8 +93,21 @@ impl Nemesis {
     ) -> Self {
         let began = Instant::now();
         let (active, next) = (Vec::new(), began + Duration::from_secs(2));
-        let handover = None;
-        Self { chance, trial, crew, network, annals, resources, takes_orders, active, began, next, handover }
+        let (handover, backup) = (None, None);
+        Self {
+            source,
+            trial,
+            crew,
+            network,
+            annals,
+            resources,
+            takes_orders,
+            backup,
+            active,
+            began,
+            next,
+            handover,
+        }
     }
 
     /// Does what is due. Called again and again.
@@ -78,10 +116,12 @@ impl Nemesis {
         if self.handover.take_if(|due| *due <= Instant::now()).is_some() {
             self.crew.doors().resign();
         }
-        if Instant::now() >= self.next && self.active.len() < self.at_once() {
-            let plan = Plan::draw(&mut self.chance, self.trial.timing);
-            self.next = Instant::now() + plan.pause;
+        if Instant::now() >= self.next
+            && self.active.len() < self.at_once()
+            && let Some(plan) = self.source.next(self.trial.timing)
+        {
             self.strike(plan);
+            self.next = Instant::now() + plan.pause;
         }
     }
 
@@ -106,6 +146,9 @@ impl Nemesis {
 
     /// How many faults there may be now: none in a calm.
     fn at_once(&self) -> usize {
+        if matches!(self.source, Source::Script { .. }) {
+            return usize::MAX;
+        }
         let cycle = (STORM + self.trial.timing.bound() + CALM).as_secs_f64();
         let elapsed = self.began.elapsed().as_secs_f64();
         let storm = (elapsed / cycle) as usize;

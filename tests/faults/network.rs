@@ -71,21 +71,45 @@ impl Network {
 
     /// From now on packets to or from these ports are lost. None if that could not be done.
     pub(crate) fn lose(&mut self, ports: &[u16], way: Way) -> Option<Loss> {
-        let mut loss = Loss { places: Vec::new() };
         let sides: &[&str] = match way {
             Way::Both => &["dport", "sport"],
             Way::Requests => &["dport"],
             Way::Answers => &["sport"],
         };
-        for port in ports {
-            for side in sides {
-                let place = (1..u16::MAX).find(|place| !self.places.contains(place))?;
-                if !succeeds(&add(place, side, *port).split(' ').collect::<Vec<_>>()) {
-                    self.restore(loss);
-                    return None;
-                }
-                self.places.insert(place);
-                loss.places.push(place);
+        let matching = |port: u16| sides.iter().map(move |side| format!("match ip {side} {port} 0xffff"));
+        self.lose_matching(&ports.iter().copied().flat_map(matching).collect::<Vec<_>>())
+    }
+
+    fn lose_matching(&mut self, matches: &[String]) -> Option<Loss> {
+        let mut loss = Loss { places: Vec::new() };
+        for what in matches {
+            let place = (1..u16::MAX).find(|place| !self.places.contains(place))?;
+            if !succeeds(&add(place, what).split(' ').collect::<Vec<_>>()) {
+                self.restore(loss);
+                return None;
+            }
+            self.places.insert(place);
+            loss.places.push(place);
+        }
+        Some(loss)
+    }
+
+    /// From now on a server and its peers hear nothing of each other, while the peers go on among themselves: what is
+    /// lost are the packets of its own port and of the connections that it has made, and all attempts to make new
+    /// ones. None if that could not be done.
+    pub(crate) fn isolate(&mut self, process: u32, own: u16, peers: &[u16]) -> Option<Loss> {
+        let syn = |port: &u16| format!("match ip dport {port} 0xffff match u8 0x02 0x12 at 33");
+        let mut matches: Vec<String> = peers.iter().map(syn).collect();
+        let both = |port: u16| ["dport", "sport"].map(|side| format!("match ip {side} {port} 0xffff"));
+        matches.extend(both(own));
+        let mut loss = self.lose_matching(&matches)?;
+        // After new ones have become impossible.
+        let made: Vec<_> = connections_to(process, peers).into_iter().flat_map(both).collect();
+        match self.lose_matching(&made) {
+            Some(more) => loss.places.extend(more.places),
+            None => {
+                self.restore(loss);
+                return None;
             }
         }
         Some(loss)
@@ -100,11 +124,27 @@ impl Network {
     }
 }
 
-fn add(place: u16, side: &str, port: u16) -> String {
+fn add(place: u16, what: &str) -> String {
     format!(
-        "tc filter add dev lo egress protocol ip pref {place} u32 match ip protocol 6 0xff \
-         match ip {side} {port} 0xffff action mirred egress redirect dev {HOLE}"
+        "tc filter add dev lo egress protocol ip pref {place} u32 match ip protocol 6 0xff {what} action mirred egress \
+         redirect dev {HOLE}"
     )
+}
+
+/// The local ports of a process's connections to these ports.
+fn connections_to(process: u32, ports: &[u16]) -> Vec<u16> {
+    let folder = std::path::PathBuf::from(format!("/proc/{process}"));
+    let links = std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let sockets: BTreeSet<String> = links.map(|link| link.to_string_lossy().into_owned()).collect();
+    let table = std::fs::read_to_string(folder.join("net/tcp")).unwrap_or_default();
+    let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
+    let made = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let (here, there, inode) = (port(words.get(1)?)?, port(words.get(2)?)?, words.get(9)?);
+        (ports.contains(&there) && sockets.contains(&format!("socket:[{inode}]"))).then_some(here)
+    };
+    table.lines().skip(1).filter_map(made).collect()
 }
 
 fn succeeds(words: &[&str]) -> bool {

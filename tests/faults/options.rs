@@ -34,6 +34,19 @@ pub(crate) struct Options {
     /// Succeeds only if the promise is broken, and says after how long; ends then
     #[arg(long)]
     pub(crate) expect_violation: bool,
+    /// Breaks one rule after the other in the gateway, each in the faults in which it shows soonest: each has to be
+    /// noticed. Needs the feature `controls`
+    #[arg(long)]
+    pub(crate) controls: bool,
+    /// The same faults with no rule broken: nothing may be noticed
+    #[arg(long, conflicts_with = "controls")]
+    pub(crate) focuses: bool,
+    /// Of --controls or --focuses only these
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) only: Vec<String>,
+    /// Only this focus, with no rule broken unless --gateway-env says so
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["controls", "focuses"])]
+    pub(crate) focus: Option<String>,
     /// What `cargo test` says to all test programs at once: this one runs if its name is meant
     #[arg(hide = true)]
     filters: Vec<String>,
@@ -61,6 +74,11 @@ impl Options {
         !self.list && (self.filters.is_empty() || self.filters.iter().any(|filter| "faults".contains(filter)))
     }
 
+    /// Whether one of several is to be run.
+    pub(crate) fn means(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
     /// The validity of this run. Both lengths matter: one is shorter than an election in etcd, one is not always.
     pub(crate) fn validity(&self, seed: u64) -> Duration {
         self.validity.unwrap_or(Duration::from_secs(if seed.is_multiple_of(2) { 2 } else { 1 }))
@@ -74,6 +92,7 @@ impl Options {
             self.duration.as_millis(),
             peer.name()
         ));
+        words.extend(self.focus.iter().map(|focus| format!("--focus {focus}")));
         words.extend(self.validity.map(|validity| format!("--validity {}ms", validity.as_millis())));
         words.extend(self.gateway.iter().map(|program| format!("--gateway {}", program.display())));
         words.extend(self.gateway_env.iter().map(|(name, value)| format!("--gateway-env {name}={value}")));

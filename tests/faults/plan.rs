@@ -39,6 +39,12 @@ pub(crate) enum Kind {
     Freeze,
     Evict,
     BumpEra,
+    /// A gateway is left alone with one node, which is cut off from the other nodes.
+    Island,
+    /// All gateways end in order, etcd is backed up, and they start again.
+    Backup,
+    /// etcd is killed, restored from the backup, and a new era begins.
+    Restore,
 }
 
 /// A fault to come.
@@ -125,7 +131,7 @@ impl Kind {
 
     /// Whether it is an order of an operator, which only Highgate understands.
     pub(crate) fn is_order(self) -> bool {
-        matches!(self, Self::Retire | Self::Freeze | Self::Evict | Self::BumpEra)
+        matches!(self, Self::Retire | Self::Freeze | Self::Evict | Self::BumpEra | Self::Restore)
     }
 }
 
@@ -136,6 +142,7 @@ impl fmt::Display for Kind {
             Harm::Swallow => "swallows all",
             Harm::SwallowRequests => "swallows requests",
             Harm::SwallowAnswers => "swallows answers",
+            Harm::FallSilent(..) => "late answers, then silence",
         };
         let way = |way| match way {
             Way::Both => "all packets lost",
@@ -162,6 +169,9 @@ impl fmt::Display for Kind {
             Self::Freeze => f.write_str("resource frozen"),
             Self::Evict => f.write_str("leader evicted"),
             Self::BumpEra => f.write_str("era bumped"),
+            Self::Island => f.write_str("alone with one etcd node"),
+            Self::Backup => f.write_str("all gateways restarted, etcd backed up"),
+            Self::Restore => f.write_str("etcd restored, era bumped"),
         }
     }
 }

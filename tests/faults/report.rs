@@ -86,6 +86,10 @@ fn summary(ended: &Ended, availability: &Availability, options: &Options, peer: 
         None => "partitions: by a relay, and by packets lost in a network of our own".to_owned(),
         Some(why) => format!("partitions: by a relay on loopback only: {why}"),
     });
+    line(match &ended.clocks {
+        Ok(ahead) => format!("clocks: the gateways' are {ahead:?} s ahead, in time namespaces"),
+        Err(why) => format!("clocks: one for all gateways: {why}"),
+    });
     line(available(availability, ended.recovery));
     line(match ended.recovered {
         Some(after) => format!("after the last fault all serve again within {}", seconds(after)),

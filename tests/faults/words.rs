@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::load::Load;
 use crate::support::writer::Outcome;
 
 /// Who a writer is: its only argument.
@@ -17,6 +18,7 @@ pub(crate) struct Post {
     pub(crate) url: String,
     pub(crate) ttl_ms: u64,
     pub(crate) seed: u64,
+    pub(crate) load: Load,
 }
 
 /// To a writer. At the end of its input it ends, too.
@@ -53,7 +55,8 @@ pub(crate) struct Wrote {
     pub(crate) gateway: usize,
     pub(crate) sent: u64,
     pub(crate) answered: u64,
-    /// It led by its own clock, when it sent this and when it was answered.
+    /// It led by its own clock, when it sent this and when it was answered, and asked for nothing that keeps a write
+    /// from passing.
     pub(crate) led: bool,
     pub(crate) outcome: Outcome,
 }

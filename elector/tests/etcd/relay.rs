@@ -1,13 +1,14 @@
 //! A TCP relay in front of etcd that loses what it is told to lose.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 pub(crate) struct Relay {
     pub(crate) port: u16,
@@ -24,6 +25,8 @@ struct Faults {
     swallow_answers: AtomicBool,
     /// Nobody gets through.
     closed: AtomicBool,
+    /// Answers are on their way for so many milliseconds.
+    latency: AtomicU64,
 }
 
 impl Relay {
@@ -52,6 +55,22 @@ impl Relay {
         self.swallow_answers();
     }
 
+    /// Answers are late from now on; after a while nothing gets through any more but those that are on their way.
+    #[allow(dead_code, reason = "for the gateways' tests, which share this file")]
+    pub(crate) fn falls_silent(&self, latency: Duration, after: Duration) {
+        let millis = u64::try_from(latency.as_millis()).expect("a short time");
+        self.faults.latency.store(millis, Ordering::SeqCst);
+        let faults = self.faults.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(after);
+            // Unless it was healed meanwhile.
+            if faults.latency.load(Ordering::SeqCst) > 0 {
+                faults.swallow_requests.store(true, Ordering::SeqCst);
+                faults.swallow_answers.store(true, Ordering::SeqCst);
+            }
+        });
+    }
+
     pub(crate) fn close(&self) {
         self.faults.closed.store(true, Ordering::SeqCst);
         self.cut.send_modify(|cuts| *cuts += 1);
@@ -62,6 +81,7 @@ impl Relay {
         self.faults.swallow_requests.store(false, Ordering::SeqCst);
         self.faults.swallow_answers.store(false, Ordering::SeqCst);
         self.faults.closed.store(false, Ordering::SeqCst);
+        self.faults.latency.store(0, Ordering::SeqCst);
         self.cut.send_modify(|cuts| *cuts += 1);
     }
 }
@@ -77,22 +97,37 @@ async fn serve(listener: TcpListener, target: u16, faults: Arc<Faults>, cuts: wa
             let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
+            let at_once = AtomicU64::new(0);
             tokio::select! {
-                () = copy(from_client, to_server, &faults.swallow_requests) => {}
-                () = copy(from_server, to_client, &faults.swallow_answers) => {}
+                () = copy(from_client, to_server, &faults.swallow_requests, &at_once) => {}
+                () = copy(from_server, to_client, &faults.swallow_answers, &faults.latency) => {}
                 _ = cuts.changed() => {}
             }
         });
     }
 }
 
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicBool) {
-    let mut buffer = vec![0; 16 << 10];
-    while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        if !swallow.load(Ordering::SeqCst) && to.write_all(&buffer[..read]).await.is_err() {
-            return;
+/// What is read is delivered after the latency that there was when it was read, in order.
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicBool, latency: &AtomicU64) {
+    let (send, mut under_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let read = async move {
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            let due = Instant::now() + Duration::from_millis(latency.load(Ordering::SeqCst));
+            if !swallow.load(Ordering::SeqCst) && send.send((due, buffer[..read].to_vec())).is_err() {
+                return;
+            }
         }
-    }
-    // A side that has ended is not the end of the other.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let deliver = async move {
+        while let Some((due, bytes)) = under_way.recv().await {
+            sleep_until(due).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        // A side that has ended is not the end of the other.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    tokio::join!(read, deliver);
 }

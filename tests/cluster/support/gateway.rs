@@ -180,6 +180,10 @@ impl Gateway {
         code
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Whether its process has ended without having been asked to.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| process.exit_status().is_some())

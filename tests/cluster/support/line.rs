@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -18,6 +19,9 @@ pub(crate) enum Harm {
     SwallowRequests,
     /// The same for what etcd says; the gateway's words arrive.
     SwallowAnswers,
+    /// Answers are late, then silence but for those that are on their way: how late, and after how long, in
+    /// milliseconds.
+    FallSilent(u64, u64),
 }
 
 pub(crate) struct Line {
@@ -67,6 +71,9 @@ impl Line {
                 Harm::Swallow => relay.swallow_everything(),
                 Harm::SwallowRequests => relay.swallow_requests(),
                 Harm::SwallowAnswers => relay.swallow_answers(),
+                Harm::FallSilent(latency, after) => {
+                    relay.falls_silent(Duration::from_millis(latency), Duration::from_millis(after));
+                }
             }
         }
     }

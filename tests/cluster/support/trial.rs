@@ -36,6 +36,9 @@ pub(crate) struct Builder {
     environment: Vec<(String, String)>,
     program: Option<PathBuf>,
     stand_in: Option<StandIn>,
+    /// How many seconds each gateway's clock is ahead.
+    clocks: Vec<i64>,
+    narrow: bool,
 }
 
 /// Makes the command of a program that takes a gateway's place.
@@ -112,6 +115,8 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         environment: Vec::new(),
         program: None,
         stand_in: None,
+        clocks: Vec::new(),
+        narrow: false,
     };
     builder.lock_delay(LOCK_DELAY)
 }
@@ -170,11 +175,23 @@ impl Builder {
         self
     }
 
+    /// Each gateway lives in a time namespace with its clocks so many seconds ahead.
+    pub(crate) fn clocks(mut self, ahead: &[i64]) -> Self {
+        self.clocks = ahead.to_vec();
+        self
+    }
+
+    /// The upstream's kernel takes little that the upstream has not read.
+    pub(crate) fn narrow(mut self) -> Self {
+        self.narrow = true;
+        self
+    }
+
     /// Nothing if there is no etcd, which has been said then.
     pub(crate) fn start(self) -> Option<Trial> {
         let turn = Turn::take(self.alone);
         let etcd = if self.shared { Some(Etcd::start(self.test)?) } else { None };
-        let upstream = Upstream::start(self.lock_delay);
+        let upstream = Upstream::start(self.lock_delay, self.narrow);
         let folder = tempfile::Builder::new().prefix("cluster-test-").tempdir().expect("a temporary folder");
         let answers = Arc::new(Answers::default());
         let gateway = |number| self.gateway(number, etcd.as_ref(), &upstream, folder.path(), &answers);
@@ -200,8 +217,18 @@ impl Builder {
         let upstream = format!("http://{}/{name}", upstream.address);
         let place = Place { name: name.clone(), etcd: ports.unwrap_or_default(), upstream };
         let command = self.stand_in.map_or_else(|| self.highgate(&place, folder), |make| make(&place));
+        let command = command.under(&self.shift(number));
         let with = |command: process::Builder, (name, value): &(String, String)| command.env(name, value);
         Gateway::start(name, self.environment.iter().fold(command, with), line, answers.clone())
+    }
+
+    /// What starts a gateway with its own clocks; nothing if they are the machine's.
+    fn shift(&self, number: usize) -> Vec<String> {
+        let ahead = self.clocks.get(number).copied().filter(|ahead| *ahead != 0);
+        ahead.map_or_else(Vec::new, |ahead| {
+            let (boot, monotonic) = (format!("--boottime={ahead}"), format!("--monotonic={ahead}"));
+            ["unshare", "--time", &boot, &monotonic, "--"].map(str::to_owned).to_vec()
+        })
     }
 
     fn highgate(&self, place: &Place, folder: &Path) -> process::Builder {

@@ -3,10 +3,13 @@
 //! Headers say how long a write takes: `X-Delay-Ms` until its effect, `X-Held` until the test releases that name. A
 //! delayed write goes on although its connection was cut, for not quite the lock-delay: that is the worst that
 //! assumption A4 allows. A held one is given up at the cut, since nobody could say when its effect would come.
+//! Others ask for what upstreams do now and then: `X-Head-First` has the head of the answer long before its end,
+//! `X-Breaks-Off` a connection reset after the effect instead of an answer, `X-Slow-Read-Ms` a body that is read bit by
+//! bit and takes effect with its last byte, which only comes if the gateway's kernel still sends it.
 //! A gateway that is stopped cuts too late: a test that stops one says so here, and that counts as the cut.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,7 +18,12 @@ use std::time::{Duration, Instant};
 use super::record::{Cut, Entry, Record};
 use super::wire::{Head, Wire};
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n";
+const BODY: &[u8] = b"ok";
+/// What the kernel takes at once for an upstream that reads slowly, about.
+const NARROW: usize = 8 << 10;
+/// How much is read at once by it.
+const BIT: usize = 4 << 10;
 
 /// How much of the lock-delay is left unused: the cut is seen here later than it was made, and a busy machine
 /// makes it later than it was due.
@@ -38,8 +46,13 @@ struct Shared {
 }
 
 impl Upstream {
-    pub(crate) fn start(lock_delay: Duration) -> Self {
+    /// `narrow`: its kernel takes little that it has not read.
+    pub(crate) fn start(lock_delay: Duration, narrow: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        if narrow {
+            let socket = socket2::SockRef::from(&listener);
+            socket.set_recv_buffer_size(NARROW).expect("a socket takes its size");
+        }
         let address = listener.local_addr().expect("a bound listener has an address");
         let grace = lock_delay.saturating_sub(margin(lock_delay));
         let (released, stops) = (Mutex::default(), Mutex::default());
@@ -125,12 +138,41 @@ impl Connection {
             entries.push(entry.clone());
             entries.len() - 1
         });
-        self.wire.exactly(head.length().unwrap_or(0), &mut |_| ())?;
+        self.reads(&head)?;
+        let head_first = head.get("x-head-first").is_some();
+        if head_first {
+            self.wire.send(HEAD)?;
+        }
         if !self.waits(number, entry, &due(&head, received)) || !self.takes_effect(number) {
             return Ok(false);
         }
-        self.wire.send(ANSWER)?;
+        if head.get("x-breaks-off").is_some() {
+            // The other side hears of a reset, not of an end.
+            socket2::SockRef::from(&self.wire.stream).set_linger(Some(Duration::ZERO))?;
+            return Ok(false);
+        }
+        let rest = if head_first { BODY.to_vec() } else { [HEAD, BODY].concat() };
+        self.wire.send(&rest)?;
         Ok(true)
+    }
+
+    /// The body, as fast as is asked for.
+    fn reads(&mut self, head: &Head) -> io::Result<()> {
+        let length = head.length().unwrap_or(0);
+        let Some(millis) = head.get("x-slow-read-ms") else { return self.wire.exactly(length, &mut |_| ()) };
+        let time = Duration::from_millis(millis.parse().expect("a number of milliseconds"));
+        let pause = time / u32::try_from(length / BIT + 1).expect("a body of some kilobytes");
+        let mut left = length.saturating_sub(self.wire.buffer.len());
+        self.wire.buffer.clear();
+        while left > 0 {
+            thread::sleep(pause);
+            let mut bit = [0; BIT];
+            match self.wire.stream.read(&mut bit[..left.min(BIT)])? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                read => left -= read,
+            }
+        }
+        Ok(())
     }
 
     /// Until the write is due; false if it never will be, because it was on its own for too long.

@@ -85,6 +85,18 @@ impl Write {
         self
     }
 
+    /// Has the upstream do something out of the ordinary with it, as this header says.
+    pub(crate) fn asking_for(mut self, header: &str, value: &str) -> Self {
+        self.ask = self.ask.header(header, value);
+        self
+    }
+
+    /// Is so many bytes long.
+    pub(crate) fn of_size(mut self, bytes: usize) -> Self {
+        self.ask = self.ask.body(vec![b'x'; bytes]);
+        self
+    }
+
     /// Its answer is awaited for no longer than this.
     pub(crate) fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -13,6 +13,9 @@ use crate::plan::{Kind, Plan};
 
 /// How long every sync of a slow disk takes, in microseconds.
 const SLOW_SYNC: &str = "250000";
+
+/// How long the operator tries to begin a new era.
+const BUMP: Duration = Duration::from_secs(10);
 
 /// What takes a fault back.
 pub(super) enum Undo {
@@ -29,6 +32,8 @@ pub(super) enum Undo {
     /// The tracer that makes a disk slow.
     EndTracer(Child),
     Thaw(String),
+    /// The line of a gateway, and the network of a node.
+    LeaveIsland(usize, Loss),
     Nothing,
 }
 
@@ -60,7 +65,11 @@ impl Nemesis {
         let gateway = self.gateway(plan);
         match plan.kind {
             Kind::StopGateway | Kind::KillGateway | Kind::EndGateway => vec![self.gateway_name(gateway)],
-            Kind::KillAllGateways => self.trial.gateways.iter().map(|gateway| gateway.name.clone()).collect(),
+            Kind::KillAllGateways | Kind::Backup => {
+                self.trial.gateways.iter().map(|gateway| gateway.name.clone()).collect()
+            }
+            Kind::Island => vec![line(gateway), "etcd".to_owned()],
+            Kind::Restore => vec!["etcd".to_owned(), "operator".to_owned()],
             Kind::Line(_) | Kind::NodeLine(_) | Kind::Packets(_) | Kind::NodePackets(_) => {
                 vec![line(gateway)]
             }
@@ -96,6 +105,9 @@ impl Nemesis {
             Kind::Freeze => self.freeze(plan),
             Kind::Evict => self.evict(plan),
             Kind::BumpEra => self.bump_era(),
+            Kind::Island => self.strand(plan),
+            Kind::Backup => self.back_up(),
+            Kind::Restore => self.restore(),
         }
     }
 
@@ -225,6 +237,52 @@ impl Nemesis {
         deed("all", Undo::Nothing)
     }
 
+    /// Leaves a gateway alone with a node that does not lead, and that with it.
+    fn strand(&mut self, plan: Plan) -> Done {
+        let (number, leader) = (self.gateway(plan), self.trial.etcd().raft_leader());
+        let alone = (leader + 1) % 3;
+        let peer_port = |node: usize| {
+            let url = self.trial.etcd().nodes[node].argument("--listen-peer-urls");
+            url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
+        };
+        let others: Vec<usize> = (0..3).filter(|node| *node != alone).collect();
+        let (own, peers): (u16, Vec<u16>) =
+            (peer_port(alone), others.iter().map(|node| peer_port(*node)).collect());
+        let pid = self.trial.etcd().nodes[alone].pid();
+        let network = self.network.as_mut().map_err(|why| format!("no packets are lost here: {why}"))?;
+        let loss = network.isolate(pid, own, &peers).ok_or("tc failed")?;
+        for node in others {
+            self.trial.gateways[number].line().suffers(crate::support::line::Harm::Cut, Some(node));
+        }
+        deed(format!("{} and etcd-{alone}", self.gateway_name(number)), Undo::LeaveIsland(number, loss))
+    }
+
+    /// A backup in which no gateway is a member.
+    fn back_up(&mut self) -> Done {
+        self.trial.gateways.iter().for_each(|gateway| gateway.signal(Signal::TERM));
+        for gateway in &mut self.trial.gateways {
+            gateway.ends();
+        }
+        let file = self.trial.folder.path().join("backup");
+        self.trial.etcd().save_snapshot(&file);
+        self.backup = Some(file);
+        self.trial.gateways.iter_mut().for_each(crate::support::Gateway::start_again);
+        deed("etcd", Undo::Nothing)
+    }
+
+    fn restore(&mut self) -> Done {
+        let file = self.backup.clone().ok_or("there is no backup")?;
+        self.trial.etcd_mut().restore(&file);
+        let deadline = Instant::now() + BUMP;
+        while Instant::now() < deadline {
+            let running = (0..self.trial.gateways.len()).filter(|at| self.trial.gateways[*at].is_running());
+            if running.into_iter().any(|gateway| self.order(gateway, "era-bump", &json!({})).is_ok()) {
+                return deed("etcd", Undo::Nothing);
+            }
+        }
+        Err("no gateway began a new era".to_owned())
+    }
+
     fn order(&self, gateway: usize, order: &str, body: &Value) -> Result<(), String> {
         let answer = self.trial.gateways[gateway].door.order(&format!("/v1/operator/{order}"), body);
         match answer {
@@ -273,6 +331,10 @@ impl Nemesis {
                 let thawed =
                     (0..self.trial.gateways.len()).any(|gateway| self.order(gateway, "thaw", &body).is_ok());
                 return (!thawed).then_some(Undo::Thaw(resource));
+            }
+            Undo::LeaveIsland(number, loss) => {
+                self.network.as_mut().expect("it has lost something").restore(loss);
+                self.trial.gateways[number].line().mend();
             }
             Undo::Nothing => {}
         }

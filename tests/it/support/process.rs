@@ -82,6 +82,17 @@ impl Builder {
         self
     }
 
+    /// Started by this command, which becomes it.
+    #[allow(dead_code, reason = "for tests/faults, which share this file")]
+    pub(crate) fn under(mut self, command: &[String]) -> Self {
+        if let Some((first, rest)) = command.split_first() {
+            let program = self.program.to_string_lossy().into_owned();
+            self.args = rest.iter().cloned().chain([program]).chain(self.args).collect();
+            self.program = PathBuf::from(first);
+        }
+        self
+    }
+
     /// It finds this variable in its environment.
     #[allow(dead_code, reason = "for the tests of several gateways, which share this file")]
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
