@@ -30,7 +30,8 @@ rules! {
     SharedMarks = "per-replica-cache",
     /// A raised mark opens only when every member has drained.
     Seal = "open-on-apply",
-    /// A replica is a member before it reads the marks; broken, it reads them, takes its time, and joins.
+    /// A replica is a member before it reads the marks. Broken, it reads them, takes its time, and joins; and its gates
+    /// follow a mark whose raise they have missed, which they refuse by themselves otherwise.
     LoadAfterJoin = "load-before-register",
     /// A replica says for which raises it has lower requests under way.
     Drain = "no-drain",

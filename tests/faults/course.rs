@@ -88,7 +88,9 @@ impl Course<'_> {
         // What is broken on purpose need not recover.
         let recovered = if self.control.is_some() { None } else { self.rests(&mut nemesis, &mut troubles) };
         lookout.end();
-        let Nemesis { trial, crew, network, annals, .. } = nemesis;
+        let Nemesis { trial, crew, mut network, annals, .. } = nemesis;
+        // A run that ended early leaves faults behind.
+        let _: Result<(), &mut String> = network.as_mut().map(Network::restore_all);
         let (heard, stuck) = if shown { (crew.heard().clone(), Vec::new()) } else { crew.end() };
         troubles
             .extend(stuck.into_iter().map(|name| format!("writer {name} did not end when it was told to")));

@@ -193,7 +193,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 300,
         drain_timeout: 1000,
         narrow: false,
-        load: || Load { haunts: true, ..Load::hasty().with(&[(80, (0, 50)), (20, (50, 300))]) },
+        load: || Load { terms: (400, 1500), ..Load::hasty().with(&[(80, (0, 50)), (20, (50, 300))]) },
         steps: &[step(Kind::EndGateway, 10, None, 2500)],
     },
     // Gateways are taken out, by an operator or in order, with writes under way.

@@ -115,6 +115,12 @@ impl Network {
         Some(loss)
     }
 
+    /// Nothing is lost any more, whatever was to be.
+    pub(crate) fn restore_all(&mut self) {
+        let places = self.places.iter().copied().collect();
+        self.restore(Loss { places });
+    }
+
     pub(crate) fn restore(&mut self, loss: Loss) {
         for place in loss.places {
             let number = place.to_string();
