@@ -31,7 +31,7 @@ const CONTROLS: [(&str, Result<&str, &str>); 24] = [
     ("w-below-v", Ok("lapses")),
     ("client-retries-on", Ok("break-offs")),
     ("default-linger", Ok("slow-reads")),
-    ("incarnation-reuse", Ok("departures")),
+    ("incarnation-reuse", Ok("returns")),
     ("eviction-without-tombstone", Ok("lapses")),
     ("tombstone-age-ignored", Ok("lapses")),
     ("watermark-by-any-event", Err(NO_LOSS)),

@@ -158,6 +158,11 @@ impl Doors {
         self.tell(&Order::Resign);
     }
 
+    /// Everybody campaigns anew, as after an etcd that has lost what it had.
+    pub(crate) fn reconnect(&self) {
+        self.tell(&Order::Reconnect);
+    }
+
     pub(crate) fn are(&self, places: Vec<Place>) {
         self.tell(&Order::Doors(places));
     }

@@ -174,7 +174,7 @@ pub(crate) static ALL: &[Focus] = &[
         drain_timeout: 1000,
         narrow: false,
         load: Load::steady,
-        steps: &[step(Kind::Line(Harm::FallSilent(1800, 600)), 5000, Some(620), 8000)],
+        steps: &[step(Kind::Line(Harm::FallSilent(2400, 4000)), 9000, Some(4020), 12_000)],
     },
     // A gateway and one etcd node hear only each other.
     Focus {
@@ -203,8 +203,18 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 800,
         drain_timeout: 1000,
         narrow: false,
-        load: || Load { any_door: 2, ..Load::hasty().with(&[(30, (0, 50)), (70, (300, 1200))]) },
-        steps: &[step(Kind::Retire, 10, Some(100), 1700), step(Kind::EndGateway, 10, Some(600), 2500)],
+        load: || Load { threads: 2, any_door: 2, ..Load::hasty().with(&[(1, (0, 50)), (1, (500, 900))]) },
+        steps: &[step(Kind::Retire, 10, Some(50), 1700), step(Kind::EndGateway, 10, Some(550), 2500)],
+    },
+    // A gateway is taken out and comes back at once, with writes under way before and after.
+    Focus {
+        name: "returns",
+        validity: 1000,
+        lock_delay: 500,
+        drain_timeout: 1000,
+        narrow: false,
+        load: || Load { threads: 3, ..Load::hasty().with(&[(1, (0, 50)), (1, (300, 600))]) },
+        steps: &[step(Kind::Retire, 10, None, 4500)],
     },
     // etcd is lost and comes back as it once was, while a gateway that hears of nothing is still valid.
     Focus {

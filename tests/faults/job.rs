@@ -23,7 +23,6 @@ use crate::words::{Order, Place, Post, Said, Wrote};
 /// The first argument of a process that is a writer.
 pub(crate) const ROLE: &str = "--as-writer";
 
-const THREADS: usize = 5;
 /// How long a writer waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Of a writer that hangs up.
@@ -43,6 +42,7 @@ struct Desk {
     ended: AtomicBool,
     end: Notify,
     resign: Notify,
+    reconnect: Notify,
 }
 
 #[derive(Default)]
@@ -82,10 +82,11 @@ pub(crate) fn main() -> ExitCode {
         ended: AtomicBool::new(false),
         end: Notify::new(),
         resign: Notify::new(),
+        reconnect: Notify::new(),
     });
     let listening = desk.clone();
     thread::spawn(move || listening.listen());
-    for number in 0..THREADS {
+    for number in 0..desk.post.load.threads {
         let desk = desk.clone();
         thread::spawn(move || desk.send(number));
     }
@@ -116,6 +117,7 @@ impl Desk {
                 Order::Doors(places) => self.find(&places),
                 // Kept for nobody: who does not lead has nothing to resign.
                 Order::Resign => self.resign.notify_waiters(),
+                Order::Reconnect => self.reconnect.notify_one(),
                 Order::End => break,
             }
         }
@@ -134,17 +136,30 @@ impl Desk {
 
     /// Leads again and again.
     async fn campaign(&self) {
+        let mut chance = Chance::of(self.post.seed, &format!("{} leads", self.post.name));
+        while !self.ended.load(Ordering::SeqCst) {
+            let elector = self.elector();
+            tokio::select! {
+                () = self.campaign_with(&elector, &mut chance) => {}
+                () = self.reconnect.notified() => self.over(None),
+            }
+        }
+    }
+
+    fn elector(&self) -> Elector {
         let backend = connect(&self.post.url).expect("the URL of an etcd");
         let resource = self.post.resource.parse().expect("a resource's name");
         let builder = Elector::builder(backend, resource).holder(&self.post.name);
-        let elector = builder.ttl(Duration::from_millis(self.post.ttl_ms)).build().expect("sound settings");
-        let mut chance = Chance::of(self.post.seed, &format!("{} leads", self.post.name));
+        builder.ttl(Duration::from_millis(self.post.ttl_ms)).build().expect("sound settings")
+    }
+
+    async fn campaign_with(&self, elector: &Elector, chance: &mut Chance) {
         while !self.ended.load(Ordering::SeqCst) {
             let leadership = tokio::select! {
                 won = elector.campaign() => won.expect("etcd refuses nobody"),
                 () = self.end.notified() => return,
             };
-            self.lead(leadership, &mut chance).await;
+            self.lead(leadership, chance).await;
             tokio::time::sleep(chance.between(Duration::ZERO, Duration::from_millis(500))).await;
         }
     }
@@ -170,9 +185,15 @@ impl Desk {
             // Unsaid, the lease runs out.
             let _unavailable = leadership.resign().await;
         }
+        self.over(Some(token));
+    }
+
+    /// It leads no longer: with this token, or with the one that it has.
+    fn over(&self, token: Option<u64>) {
         let mut term = self.term();
-        (term.leading, term.resigning) = (None, false);
-        term.deposed.push((token, Instant::now()));
+        let had = term.leading.take().map(|lead| lead.token);
+        term.resigning = false;
+        term.deposed.extend(token.or(had).map(|token| (token, Instant::now())));
     }
 
     async fn drain(&self) {

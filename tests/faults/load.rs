@@ -13,6 +13,8 @@ pub(crate) type Millis = (u64, u64);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
+    /// How many writes a writer may have under way.
+    pub(crate) threads: usize,
     /// How long the upstream takes, each range as likely as its number says.
     pub(crate) delays: Vec<(usize, Millis)>,
     pub(crate) manners: Vec<(usize, Manner)>,
@@ -47,6 +49,7 @@ impl Load {
     /// Most writes are fast, but a handover finds a slow one under way almost always.
     pub(crate) fn usual() -> Self {
         Self {
+            threads: 5,
             delays: vec![(56, (0, 20)), (26, (20, 300)), (14, (300, 900)), (4, (900, 3000))],
             manners: vec![
                 (30, Manner::Plain),

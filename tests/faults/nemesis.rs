@@ -17,6 +17,8 @@ use crate::plan::Plan;
 use crate::support::{Timing, Trial};
 use deeds::Undo;
 
+/// Before the first fault, for leaders to be elected.
+const FIRST: Duration = Duration::from_secs(2);
 /// How long faults keep coming.
 const STORM: Duration = Duration::from_secs(12);
 /// How long a calm lasts beyond the last fault's aftermath: there availability is measured.
@@ -92,7 +94,8 @@ impl Nemesis {
         takes_orders: bool,
     ) -> Self {
         let began = Instant::now();
-        let (active, next) = (Vec::new(), began + Duration::from_secs(2));
+        let first = if matches!(source, Source::Script { .. }) { FIRST / 2 } else { FIRST };
+        let (active, next) = (Vec::new(), began + first);
         let (handover, backup) = (None, None);
         Self {
             source,

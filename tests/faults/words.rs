@@ -28,6 +28,8 @@ pub(crate) enum Order {
     Doors(Vec<Place>),
     /// Resign at once, if it leads, with writes under way.
     Resign,
+    /// Forget all that is known of etcd, and campaign anew.
+    Reconnect,
     /// Resign and end.
     End,
 }

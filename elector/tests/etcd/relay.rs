@@ -1,7 +1,7 @@
 //! A TCP relay in front of etcd that loses what it is told to lose.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,8 +25,24 @@ struct Faults {
     swallow_answers: AtomicBool,
     /// Nobody gets through.
     closed: AtomicBool,
-    /// Answers are on their way for so many milliseconds.
-    latency: AtomicU64,
+    /// Answers are late.
+    ramp: Mutex<Option<Ramp>>,
+}
+
+/// A latency that grows from nothing.
+#[derive(Clone, Copy)]
+struct Ramp {
+    began: Instant,
+    /// How long it grows, and to how much.
+    over: Duration,
+    most: Duration,
+}
+
+impl Ramp {
+    fn latency(self) -> Duration {
+        let share = self.began.elapsed().as_secs_f64() / self.over.as_secs_f64();
+        self.most.mul_f64(share.min(1.0))
+    }
 }
 
 impl Relay {
@@ -55,16 +71,16 @@ impl Relay {
         self.swallow_answers();
     }
 
-    /// Answers are late from now on; after a while nothing gets through any more but those that are on their way.
+    /// Answers are later and later; after so long nothing gets through any more but those that are on their way.
     #[allow(dead_code, reason = "for the gateways' tests, which share this file")]
-    pub(crate) fn falls_silent(&self, latency: Duration, after: Duration) {
-        let millis = u64::try_from(latency.as_millis()).expect("a short time");
-        self.faults.latency.store(millis, Ordering::SeqCst);
+    pub(crate) fn falls_silent(&self, most: Duration, over: Duration) {
+        let ramp = Ramp { began: Instant::now(), over, most };
+        *self.faults.ramp.lock().unwrap() = Some(ramp);
         let faults = self.faults.clone();
         std::thread::spawn(move || {
-            std::thread::sleep(after);
+            std::thread::sleep(over);
             // Unless it was healed meanwhile.
-            if faults.latency.load(Ordering::SeqCst) > 0 {
+            if faults.ramp.lock().unwrap().is_some_and(|now| now.began == ramp.began) {
                 faults.swallow_requests.store(true, Ordering::SeqCst);
                 faults.swallow_answers.store(true, Ordering::SeqCst);
             }
@@ -81,7 +97,7 @@ impl Relay {
         self.faults.swallow_requests.store(false, Ordering::SeqCst);
         self.faults.swallow_answers.store(false, Ordering::SeqCst);
         self.faults.closed.store(false, Ordering::SeqCst);
-        self.faults.latency.store(0, Ordering::SeqCst);
+        *self.faults.ramp.lock().unwrap() = None;
         self.cut.send_modify(|cuts| *cuts += 1);
     }
 }
@@ -97,10 +113,10 @@ async fn serve(listener: TcpListener, target: u16, faults: Arc<Faults>, cuts: wa
             let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
-            let at_once = AtomicU64::new(0);
+            let at_once = Mutex::new(None);
             tokio::select! {
                 () = copy(from_client, to_server, &faults.swallow_requests, &at_once) => {}
-                () = copy(from_server, to_client, &faults.swallow_answers, &faults.latency) => {}
+                () = copy(from_server, to_client, &faults.swallow_answers, &faults.ramp) => {}
                 _ = cuts.changed() => {}
             }
         });
@@ -108,12 +124,17 @@ async fn serve(listener: TcpListener, target: u16, faults: Arc<Faults>, cuts: wa
 }
 
 /// What is read is delivered after the latency that there was when it was read, in order.
-async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, swallow: &AtomicBool, latency: &AtomicU64) {
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    swallow: &AtomicBool,
+    ramp: &Mutex<Option<Ramp>>,
+) {
     let (send, mut under_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let read = async move {
         let mut buffer = vec![0; 16 << 10];
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
-            let due = Instant::now() + Duration::from_millis(latency.load(Ordering::SeqCst));
+            let due = Instant::now() + ramp.lock().unwrap().map_or(Duration::ZERO, Ramp::latency);
             if !swallow.load(Ordering::SeqCst) && send.send((due, buffer[..read].to_vec())).is_err() {
                 return;
             }

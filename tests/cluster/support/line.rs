@@ -19,8 +19,8 @@ pub(crate) enum Harm {
     SwallowRequests,
     /// The same for what etcd says; the gateway's words arrive.
     SwallowAnswers,
-    /// Answers are late, then silence but for those that are on their way: how late, and after how long, in
-    /// milliseconds.
+    /// Answers are later and later, then silence but for those that are on their way: how late at the end, and after
+    /// how long that is, in milliseconds.
     FallSilent(u64, u64),
 }
 
@@ -71,8 +71,8 @@ impl Line {
                 Harm::Swallow => relay.swallow_everything(),
                 Harm::SwallowRequests => relay.swallow_requests(),
                 Harm::SwallowAnswers => relay.swallow_answers(),
-                Harm::FallSilent(latency, after) => {
-                    relay.falls_silent(Duration::from_millis(latency), Duration::from_millis(after));
+                Harm::FallSilent(most, over) => {
+                    relay.falls_silent(Duration::from_millis(most), Duration::from_millis(over));
                 }
             }
         }

@@ -273,6 +273,7 @@ impl Nemesis {
     fn restore(&mut self) -> Done {
         let file = self.backup.clone().ok_or("there is no backup")?;
         self.trial.etcd_mut().restore(&file);
+        self.crew.doors().reconnect();
         let deadline = Instant::now() + BUMP;
         while Instant::now() < deadline {
             let running = (0..self.trial.gateways.len()).filter(|at| self.trial.gateways[*at].is_running());
