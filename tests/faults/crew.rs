@@ -158,6 +158,11 @@ impl Doors {
         self.tell(&Order::Resign);
     }
 
+    /// Nobody campaigns until they are to connect anew.
+    pub(crate) fn rest(&self) {
+        self.tell(&Order::Rest);
+    }
+
     /// Everybody campaigns anew, as after an etcd that has lost what it had.
     pub(crate) fn reconnect(&self) {
         self.tell(&Order::Reconnect);

@@ -206,15 +206,16 @@ pub(crate) static ALL: &[Focus] = &[
         load: || Load { threads: 2, any_door: 2, ..Load::hasty().with(&[(1, (0, 50)), (1, (500, 900))]) },
         steps: &[step(Kind::Retire, 10, Some(50), 1700), step(Kind::EndGateway, 10, Some(550), 2500)],
     },
-    // A gateway is taken out and comes back at once, with writes under way before and after.
+    // A gateway loses etcd until its validity is over, and comes back before anybody minds; leadership changes hands
+    // when what it had under way before is about to end.
     Focus {
         name: "returns",
         validity: 1000,
-        lock_delay: 500,
+        lock_delay: 1200,
         drain_timeout: 1000,
         narrow: false,
-        load: || Load { threads: 3, ..Load::hasty().with(&[(1, (0, 50)), (1, (300, 600))]) },
-        steps: &[step(Kind::Retire, 10, None, 4500)],
+        load: || Load { threads: 3, ..Load::steady().with(&[(1, (0, 50)), (1, (400, 900))]) },
+        steps: &[step(Kind::Line(Harm::Cut), 1300, Some(1950), 4500)],
     },
     // etcd is lost and comes back as it once was, while a gateway that hears of nothing is still valid.
     Focus {
@@ -231,7 +232,7 @@ pub(crate) static ALL: &[Focus] = &[
             ..Load::hasty().with(&[(80, (0, 50)), (20, (50, 300))])
         },
         steps: &[
-            step(Kind::Backup, 10, None, 2000),
+            step(Kind::Backup, 10, None, 4500),
             step_for(2, Kind::Line(Harm::Cut), 12_000, 0),
             step_for(0, Kind::KillGateway, 2000, 100),
             step(Kind::Restore, 10, None, 25_000),

@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HANGS_UP: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 /// A large body: more than what is read before it is admitted, and less than a kernel takes.
 const LARGE: usize = 96 << 10;
+/// How long it takes to connect anew.
+const RECONNECTS: Duration = Duration::from_millis(2500);
 /// How long a polite leader waits for its writes before it resigns.
 const DRAIN: Duration = Duration::from_secs(4);
 
@@ -42,6 +44,7 @@ struct Desk {
     ended: AtomicBool,
     end: Notify,
     resign: Notify,
+    rest: Notify,
     reconnect: Notify,
 }
 
@@ -82,6 +85,7 @@ pub(crate) fn main() -> ExitCode {
         ended: AtomicBool::new(false),
         end: Notify::new(),
         resign: Notify::new(),
+        rest: Notify::new(),
         reconnect: Notify::new(),
     });
     let listening = desk.clone();
@@ -117,6 +121,7 @@ impl Desk {
                 Order::Doors(places) => self.find(&places),
                 // Kept for nobody: who does not lead has nothing to resign.
                 Order::Resign => self.resign.notify_waiters(),
+                Order::Rest => self.rest.notify_one(),
                 Order::Reconnect => self.reconnect.notify_one(),
                 Order::End => break,
             }
@@ -140,8 +145,15 @@ impl Desk {
         while !self.ended.load(Ordering::SeqCst) {
             let elector = self.elector();
             tokio::select! {
-                () = self.campaign_with(&elector, &mut chance) => {}
-                () = self.reconnect.notified() => self.over(None),
+                () = self.campaign_with(&elector, &mut chance) => continue,
+                () = self.rest.notified() => {}
+                () = self.reconnect.notified() => self.reconnect.notify_one(),
+            }
+            self.over(None);
+            drop(elector);
+            tokio::select! {
+                () = self.reconnect.notified() => tokio::time::sleep(RECONNECTS).await,
+                () = self.end.notified() => return,
             }
         }
     }

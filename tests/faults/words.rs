@@ -28,7 +28,9 @@ pub(crate) enum Order {
     Doors(Vec<Place>),
     /// Resign at once, if it leads, with writes under way.
     Resign,
-    /// Forget all that is known of etcd, and campaign anew.
+    /// Campaign no longer.
+    Rest,
+    /// Forget all that is known of etcd and, after a while, campaign anew.
     Reconnect,
     /// Resign and end.
     End,

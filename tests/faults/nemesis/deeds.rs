@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use super::{Deed, Nemesis};
 use crate::network::Loss;
 use crate::plan::{Kind, Plan};
+use crate::support::etcd::PREFIX;
+use crate::support::{Gateway, eventually};
 
 /// How long every sync of a slow disk takes, in microseconds.
 const SLOW_SYNC: &str = "250000";
@@ -257,16 +259,19 @@ impl Nemesis {
         deed(format!("{} and etcd-{alone}", self.gateway_name(number)), Undo::LeaveIsland(number, loss))
     }
 
-    /// A backup in which no gateway is a member.
+    /// A backup in which no gateway is a member and nobody a candidate, but marks are open.
     fn back_up(&mut self) -> Done {
         self.trial.gateways.iter().for_each(|gateway| gateway.signal(Signal::TERM));
         for gateway in &mut self.trial.gateways {
             gateway.ends();
         }
+        self.crew.doors().rest();
+        eventually("nobody is a candidate", || self.trial.etcd().keys(&format!("{PREFIX}/e/")).is_empty());
         let file = self.trial.folder.path().join("backup");
         self.trial.etcd().save_snapshot(&file);
         self.backup = Some(file);
-        self.trial.gateways.iter_mut().for_each(crate::support::Gateway::start_again);
+        self.crew.doors().reconnect();
+        self.trial.gateways.iter_mut().for_each(Gateway::start_again);
         deed("etcd", Undo::Nothing)
     }
 
