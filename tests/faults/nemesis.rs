@@ -1,9 +1,10 @@
 //! The nemesis: brings the planned faults about and takes them back, storm after calm.
 //!
 //! One thread owns everything that can be harmed, so nothing is harmed twice at once: every fault names what it
-//! occupies, and what is occupied is left alone. `deeds` knows how each fault is done.
+//! occupies, and what is occupied is left alone. `deeds` and `losses` know how each fault is done.
 
 mod deeds;
+mod losses;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

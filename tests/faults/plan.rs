@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     pub(crate) pause: Duration,
 }
 
-const WEIGHTS: [(usize, Kind); 19] = [
+const WEIGHTS: [(usize, Kind); 20] = [
     (18, Kind::StopGateway),
     (9, Kind::KillGateway),
     (1, Kind::KillAllGateways),
@@ -71,6 +71,7 @@ const WEIGHTS: [(usize, Kind); 19] = [
     (5, Kind::NodeLine(Harm::Cut)),
     (12, Kind::Packets(Way::Both)),
     (4, Kind::NodePackets(Way::Both)),
+    (3, Kind::Island),
     (10, Kind::StopWriter),
     (7, Kind::KillWriter),
     (6, Kind::StopNode),
@@ -123,10 +124,8 @@ impl Kind {
 
     /// Whether a gateway is lost by it.
     fn is_loss(self) -> bool {
-        matches!(
-            self,
-            Self::StopGateway | Self::KillGateway | Self::EndGateway | Self::Line(_) | Self::Packets(_)
-        )
+        let is_stop = matches!(self, Self::StopGateway | Self::KillGateway | Self::EndGateway);
+        is_stop || matches!(self, Self::Line(_) | Self::Packets(_) | Self::Island)
     }
 
     /// Whether it is an order of an operator, which only Highgate understands.

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -10,14 +10,9 @@ use serde_json::{Value, json};
 use super::{Deed, Nemesis};
 use crate::network::Loss;
 use crate::plan::{Kind, Plan};
-use crate::support::etcd::PREFIX;
-use crate::support::{Gateway, eventually};
 
 /// How long every sync of a slow disk takes, in microseconds.
 const SLOW_SYNC: &str = "250000";
-
-/// How long the operator tries to begin a new era.
-const BUMP: Duration = Duration::from_secs(10);
 
 /// What takes a fault back.
 pub(super) enum Undo {
@@ -39,9 +34,9 @@ pub(super) enum Undo {
     Nothing,
 }
 
-type Done = Result<Deed, String>;
+pub(super) type Done = Result<Deed, String>;
 
-fn deed(victim: impl Into<String>, undo: Undo) -> Done {
+pub(super) fn deed(victim: impl Into<String>, undo: Undo) -> Done {
     Ok(Deed { victim: victim.into(), undo })
 }
 
@@ -54,11 +49,11 @@ fn line(number: usize) -> String {
 }
 
 impl Nemesis {
-    fn gateway(&self, plan: Plan) -> usize {
+    pub(super) fn gateway(&self, plan: Plan) -> usize {
         plan.victim % self.trial.gateways.len()
     }
 
-    fn gateway_name(&self, number: usize) -> String {
+    pub(super) fn gateway_name(&self, number: usize) -> String {
         self.trial.gateways[number].name.clone()
     }
 
@@ -239,57 +234,7 @@ impl Nemesis {
         deed("all", Undo::Nothing)
     }
 
-    /// Leaves a gateway alone with a node that does not lead, and that with it.
-    fn strand(&mut self, plan: Plan) -> Done {
-        let (number, leader) = (self.gateway(plan), self.trial.etcd().raft_leader());
-        let alone = (leader + 1) % 3;
-        let peer_port = |node: usize| {
-            let url = self.trial.etcd().nodes[node].argument("--listen-peer-urls");
-            url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
-        };
-        let others: Vec<usize> = (0..3).filter(|node| *node != alone).collect();
-        let (own, peers): (u16, Vec<u16>) =
-            (peer_port(alone), others.iter().map(|node| peer_port(*node)).collect());
-        let pid = self.trial.etcd().nodes[alone].pid();
-        let network = self.network.as_mut().map_err(|why| format!("no packets are lost here: {why}"))?;
-        let loss = network.isolate(pid, own, &peers).ok_or("tc failed")?;
-        for node in others {
-            self.trial.gateways[number].line().suffers(crate::support::line::Harm::Cut, Some(node));
-        }
-        deed(format!("{} and etcd-{alone}", self.gateway_name(number)), Undo::LeaveIsland(number, loss))
-    }
-
-    /// A backup in which no gateway is a member and nobody a candidate, but marks are open.
-    fn back_up(&mut self) -> Done {
-        self.trial.gateways.iter().for_each(|gateway| gateway.signal(Signal::TERM));
-        for gateway in &mut self.trial.gateways {
-            gateway.ends();
-        }
-        self.crew.doors().rest();
-        eventually("nobody is a candidate", || self.trial.etcd().keys(&format!("{PREFIX}/e/")).is_empty());
-        let file = self.trial.folder.path().join("backup");
-        self.trial.etcd().save_snapshot(&file);
-        self.backup = Some(file);
-        self.crew.doors().reconnect();
-        self.trial.gateways.iter_mut().for_each(Gateway::start_again);
-        deed("etcd", Undo::Nothing)
-    }
-
-    fn restore(&mut self) -> Done {
-        let file = self.backup.clone().ok_or("there is no backup")?;
-        self.trial.etcd_mut().restore(&file);
-        self.crew.doors().reconnect();
-        let deadline = Instant::now() + BUMP;
-        while Instant::now() < deadline {
-            let running = (0..self.trial.gateways.len()).filter(|at| self.trial.gateways[*at].is_running());
-            if running.into_iter().any(|gateway| self.order(gateway, "era-bump", &json!({})).is_ok()) {
-                return deed("etcd", Undo::Nothing);
-            }
-        }
-        Err("no gateway began a new era".to_owned())
-    }
-
-    fn order(&self, gateway: usize, order: &str, body: &Value) -> Result<(), String> {
+    pub(super) fn order(&self, gateway: usize, order: &str, body: &Value) -> Result<(), String> {
         let answer = self.trial.gateways[gateway].door.order(&format!("/v1/operator/{order}"), body);
         match answer {
             Some(answer) if answer.status == 200 => Ok(()),
