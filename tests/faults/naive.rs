@@ -27,6 +27,17 @@ use crate::support::wire::{Head, Wire};
 /// The first argument of a process that is such a proxy.
 pub(crate) const ROLE: &str = "--as-naive";
 
+/// What the upstream has to know: the same as from any other proxy.
+const FORWARDED: [&str; 7] = [
+    "x-fencing-token",
+    "x-fencing-resource",
+    "x-request",
+    "x-delay-ms",
+    "x-head-first",
+    "x-breaks-off",
+    "x-slow-read-ms",
+];
+
 /// How long an upstream may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -158,8 +169,7 @@ impl Proxy {
     }
 
     fn forward(&self, head: &Head, body: Vec<u8>) -> String {
-        let named = ["x-fencing-token", "x-fencing-resource", "x-request", "x-delay-ms"];
-        let headers = named.iter().filter_map(|name| Some((*name, head.get(name)?)));
+        let headers = FORWARDED.iter().filter_map(|name| Some((*name, head.get(name)?)));
         let ask = headers.fold(post(&self.path), |ask, (name, value)| ask.header(name, value));
         match exchange(self.upstream, &ask.body(body), PATIENCE) {
             Ok(answer) => format!("HTTP/1.1 {} Whatever\r\ncontent-length: 0\r\n\r\n", answer.status),
