@@ -78,7 +78,10 @@ impl Cluster {
     /// Time passes, with a tick whenever one is due and every renewal accepted at once.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
+        let mut wakes = 0;
         while let Some(at) = self.replica.wake_at().filter(|at| *at <= end) {
+            wakes += 1;
+            assert!(wakes < 10_000, "every tick asks for the next one at once");
             self.now = self.now.max(at);
             let outputs = self.replica.step(self.now, Input::Tick);
             let renewals = outputs.iter().filter(|output| matches!(output, Output::Renew { .. })).count();
