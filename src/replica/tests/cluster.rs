@@ -2,29 +2,29 @@
 
 use super::*;
 
-const ME: Incarnation = 1;
-const PEER: Incarnation = 2;
-const TIMING: Timing = Timing {
+pub(super) const ME: Incarnation = 1;
+pub(super) const PEER: Incarnation = 2;
+pub(super) const TIMING: Timing = Timing {
     validity: Duration::from_secs(4),
     lock_delay: Duration::from_secs(5),
     drain_timeout: Duration::from_secs(5),
 };
 
 /// A replica that joined at revision 100 beside a peer that did at 50, and the log that both see.
-struct Cluster {
-    replica: Replica,
-    now: Time,
-    revision: Revision,
-    seq: u64,
-    outputs: Vec<Output>,
+pub(super) struct Cluster {
+    pub(super) replica: Replica,
+    pub(super) now: Time,
+    pub(super) revision: Revision,
+    pub(super) seq: u64,
+    pub(super) outputs: Vec<Output>,
 }
 
 impl Cluster {
-    fn join(records: &[Record]) -> Self {
+    pub(super) fn join(records: &[Record]) -> Self {
         Self::join_with(records, vec![])
     }
 
-    fn join_with(records: &[Record], tombstones: Vec<(String, Tombstone)>) -> Self {
+    pub(super) fn join_with(records: &[Record], tombstones: Vec<(String, Tombstone)>) -> Self {
         let now = Duration::from_secs(1000);
         let snapshot = Snapshot {
             seq: 10,
@@ -38,13 +38,13 @@ impl Cluster {
         Self { replica, now, revision: 100, seq: 10, outputs }
     }
 
-    fn step(&mut self, input: Input) -> &mut Self {
+    pub(super) fn step(&mut self, input: Input) -> &mut Self {
         self.outputs.extend(self.replica.step(self.now, input));
         self
     }
 
     /// One revision that counts.
-    fn log(&mut self, changes: Vec<Change>) -> Revision {
+    pub(super) fn log(&mut self, changes: Vec<Change>) -> Revision {
         self.revision += 1;
         self.seq += 1;
         let (revision, seq) = (self.revision, Some(self.seq));
@@ -53,18 +53,18 @@ impl Cluster {
     }
 
     /// One revision that does not count.
-    fn log_aside(&mut self, changes: Vec<Change>) {
+    pub(super) fn log_aside(&mut self, changes: Vec<Change>) {
         self.revision += 1;
         let revision = self.revision;
         self.step(Input::Applied(Applied { revision, seq: None, changes }));
     }
 
-    fn raise(&mut self, token: u64) -> Revision {
+    pub(super) fn raise(&mut self, token: u64) -> Revision {
         let record = Record { token, modified: self.revision + 1, state: State::Raised, ..Record::default() };
         self.log(vec![Change::Record(resource(), record)])
     }
 
-    fn peer_says(&mut self, watermark: Revision, draining: &[Revision]) {
+    pub(super) fn peer_says(&mut self, watermark: Revision, draining: &[Revision]) {
         let member = Member {
             modified: self.revision + 1,
             watermark,
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// Time passes, with a tick whenever one is due and every renewal accepted at once.
-    fn pass(&mut self, span: Duration) {
+    pub(super) fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         let mut wakes = 0;
         while let Some(at) = self.replica.wake_at().filter(|at| *at <= end) {
@@ -95,25 +95,25 @@ impl Cluster {
     }
 
     /// Which of the outputs so far are about this, and forgets all.
-    fn take<T>(&mut self, about: impl Fn(&Output) -> Option<T>) -> Vec<T> {
+    pub(super) fn take<T>(&mut self, about: impl Fn(&Output) -> Option<T>) -> Vec<T> {
         std::mem::take(&mut self.outputs).iter().filter_map(about).collect()
     }
 
-    fn seals(&mut self) -> Vec<u64> {
+    pub(super) fn seals(&mut self) -> Vec<u64> {
         self.take(|output| match output {
             Output::Propose(proposal) if proposal.record.state == State::Open => Some(proposal.record.token),
             _ => None,
         })
     }
 
-    fn evicts(&mut self) -> Vec<Incarnation> {
+    pub(super) fn evicts(&mut self) -> Vec<Incarnation> {
         self.take(|output| match output {
             Output::Evict { member, .. } => Some(*member),
             _ => None,
         })
     }
 
-    fn is_fenced(&mut self) -> Option<Fenced> {
+    pub(super) fn is_fenced(&mut self) -> Option<Fenced> {
         self.take(|output| match output {
             Output::Fence(why) => Some(*why),
             _ => None,
@@ -201,46 +201,6 @@ fn a_listing_without_this_replica_is_its_end() {
 }
 
 #[test]
-fn a_silent_member_is_evicted_only_by_who_was_heard_after_the_silence_began() {
-    let mut cluster = Cluster::join(&[record(7, State::Open)]);
-    cluster.raise(8);
-    cluster.step(drained());
-    cluster.pass(TIMING.validity / 2 - Duration::from_millis(1));
-    assert_eq!(cluster.evicts(), [0u128; 0]);
-    cluster.pass(SECOND);
-    assert!(cluster.evicts().contains(&PEER));
-
-    // The same without a single renewal that was accepted.
-    let mut deaf = Cluster::join(&[record(7, State::Open)]);
-    deaf.now += Duration::from_millis(1);
-    deaf.raise(8);
-    while let Some(at) = deaf.replica.wake_at().filter(|at| *at < deaf.now + TIMING.validity) {
-        deaf.now = deaf.now.max(at);
-        if deaf.now >= Duration::from_secs(1000) + TIMING.validity {
-            break;
-        }
-        deaf.step(Input::Tick);
-    }
-    assert_eq!(deaf.evicts(), [0u128; 0], "it may be this replica that hears nothing");
-}
-
-#[test]
-fn a_member_that_makes_progress_is_not_evicted_and_an_idle_one_is_after_twice_the_validity() {
-    let mut cluster = Cluster::join(&[record(7, State::Open)]);
-    cluster.pass(TIMING.validity * 2 - Duration::from_millis(1));
-    assert_eq!(cluster.evicts(), [0u128; 0]);
-    cluster.pass(Duration::from_millis(500));
-    assert!(cluster.evicts().contains(&PEER));
-    let mut cluster = Cluster::join(&[record(7, State::Open)]);
-    for token in 8..20 {
-        let raise = cluster.raise(token);
-        cluster.pass(SECOND);
-        cluster.peer_says(raise, &[]);
-    }
-    assert_eq!(cluster.evicts(), [0u128; 0]);
-}
-
-#[test]
 fn an_evicted_member_holds_the_seal_until_it_has_certainly_fenced_and_its_cuts_are_over() {
     let mut cluster = Cluster::join(&[record(7, State::Open)]);
     let raise = cluster.raise(8);
@@ -304,56 +264,6 @@ fn a_member_that_leaves_holds_nothing_and_one_that_vanishes_by_hand_is_waited_fo
 }
 
 #[test]
-fn an_old_tombstone_is_forgotten_but_not_one_that_may_have_left_what_blocks() {
-    let forgets = |output: &Output| match output {
-        Output::Forget { name, .. } => Some(name.clone()),
-        _ => None,
-    };
-    let grave = Tombstone { modified: 99, wait: TIMING.wait(), ..Tombstone::default() };
-    let open = record(7, State::Open);
-    let mut cluster = Cluster::join_with(&[open], vec![("old".to_owned(), grave.clone())]);
-    cluster.pass(TIMING.wait() + SECOND / 2);
-    assert!(cluster.take(forgets).is_empty());
-    cluster.pass(SECOND);
-    assert!(cluster.take(forgets).contains(&"old".to_owned()));
-
-    let blocking = Record { block: true, block_next: true, ..open };
-    let mut cluster = Cluster::join_with(&[blocking], vec![("old".to_owned(), grave)]);
-    cluster.pass(TIMING.wait() * 3);
-    assert!(cluster.take(forgets).is_empty(), "an operator has to settle it");
-    cluster.step(Input::Freeze { resource: resource(), frozen: false });
-    let settled = cluster.take(|output| match output {
-        Output::Propose(proposal) => Some(proposal.record),
-        _ => None,
-    });
-    assert_eq!(settled, [Record { settled: 100, ..blocking }]);
-    cluster.log(vec![Change::Record(resource(), Record { modified: 101, ..settled[0] })]);
-    cluster.pass(SECOND);
-    assert!(cluster.take(forgets).contains(&"old".to_owned()));
-}
-
-#[test]
-fn validity_counts_from_before_a_renewal_was_sent_and_its_end_is_final() {
-    let mut cluster = Cluster::join(&[]);
-    let joined = cluster.now;
-    cluster.take(|_| Some(()));
-    cluster.now += SECOND;
-    let sent = cluster.now;
-    cluster.now += 2 * SECOND;
-    cluster.step(Input::Renewed { sent, answer: Answer::Accepted });
-    let valid = |output: &Output| match output {
-        Output::Valid { until } => Some(*until),
-        _ => None,
-    };
-    assert_eq!(cluster.take(valid), [joined + SECOND + TIMING.validity]);
-    cluster.now = joined + SECOND + TIMING.validity;
-    cluster.step(Input::Renewed { sent: joined + 3 * SECOND, answer: Answer::Accepted });
-    assert_eq!(cluster.is_fenced(), Some(Fenced::Expired), "the answer came too late");
-    cluster.step(Input::Tick).step(want(9));
-    assert!(cluster.outputs.is_empty(), "nothing follows");
-}
-
-#[test]
 fn a_refused_renewal_an_eviction_and_a_new_era_are_the_end() {
     let fenced = |input: Input| Cluster::join(&[]).step(input).is_fenced();
     let applied = |change| Input::Applied(Applied { revision: 101, seq: Some(11), changes: vec![change] });
@@ -382,113 +292,9 @@ fn a_mark_of_an_older_era_is_never_open_and_its_tokens_are_stale() {
     assert!(!replica.step(now, want(floor(1) + 8)).is_empty());
 }
 
-#[test]
-fn an_idle_replica_renews_four_times_in_its_validity() {
-    let mut cluster = Cluster::join(&[]);
-    for _ in 0..10 {
-        cluster.pass(SECOND);
-        cluster.peer_says(100, &[]);
-    }
-    let renewals = cluster.take(|output| matches!(output, Output::Renew { .. }).then_some(())).len();
-    assert_eq!(renewals, 10);
-}
-
-fn proposals(output: &Output) -> Option<Proposal> {
+pub(super) fn proposals(output: &Output) -> Option<Proposal> {
     match output {
         Output::Propose(proposal) => Some(proposal.clone()),
         _ => None,
     }
-}
-
-#[test]
-fn a_refusal_takes_back_only_what_was_refused() {
-    let issued = Record { issued: true, ..record(7, State::Open) };
-    let wish = |number, proof: &[u8]| {
-        Input::Want(Want {
-            resource: resource(),
-            token: token(number),
-            block: None,
-            proof: Some(proof.into()),
-            patient: false,
-        })
-    };
-    // The last leader goes, and the next one comes before that is committed.
-    let mut cluster = Cluster::join(&[issued]);
-    cluster.step(Input::Vacate { resource: resource(), token: token(7) });
-    cluster.pass(SECOND / 2);
-    assert_eq!(cluster.take(proposals)[0].given, Given::Leaderless);
-    cluster.step(wish(9, b"nine"));
-    cluster.step(Input::Refused { resource: resource(), seen: 10, modified: 10 });
-    cluster.pass(SECOND / 2);
-    let next = cluster.take(proposals);
-    assert_eq!(next.iter().map(|proposal| proposal.record.token).collect::<Vec<_>>(), [9]);
-
-    // A raise is refused because its leader has gone; its successor came meanwhile.
-    let mut cluster = Cluster::join(&[issued]);
-    cluster.step(wish(8, b"eight")).step(wish(9, b"nine"));
-    cluster.take(proposals);
-    cluster.step(Input::Refused { resource: resource(), seen: 10, modified: 10 });
-    cluster.pass(SECOND / 2);
-    assert_eq!(cluster.take(proposals).last().map(|proposal| proposal.record.token), Some(9));
-
-    // One that was refused for good is not tried for ever.
-    cluster.step(Input::Refused { resource: resource(), seen: 10, modified: 10 });
-    cluster.pass(SECOND);
-    assert!(cluster.take(proposals).is_empty());
-}
-
-#[test]
-fn a_vacant_resource_can_be_frozen_while_somebody_waits_in_line() {
-    let vacant = Record { issued: true, vacant: true, ..record(7, State::Open) };
-    let mut cluster = Cluster::join(&[vacant]);
-    cluster.step(Input::Freeze { resource: resource(), frozen: true });
-    assert_eq!(cluster.take(proposals)[0].given, Given::Nothing);
-}
-
-#[test]
-fn a_thaw_settles_what_any_replica_keeps() {
-    let blocking = Record { block: true, block_next: true, ..record(7, State::Open) };
-    let mut cluster = Cluster::join(&[blocking]);
-    cluster.step(Input::Freeze { resource: resource(), frozen: false });
-    let proposed = cluster.take(proposals).remove(0).record;
-    assert_eq!(proposed.settled, 100);
-    // Another replica made the same proposal, or this one did: everybody sees it.
-    cluster.log(vec![Change::Record(resource(), Record { modified: 101, ..proposed })]);
-    let settles = cluster.take(|output| matches!(output, Output::Settle { .. }).then_some(()));
-    assert_eq!(settles.len(), 1);
-}
-
-#[test]
-fn a_resource_that_blocks_does_not_wait_for_what_was_gone_before_its_first_token() {
-    let grave = Tombstone { modified: 90, wait: TIMING.wait(), ..Tombstone::default() };
-    let mut cluster = Cluster::join_with(&[], vec![("era-0".to_owned(), grave)]);
-    cluster.step(want_with(1, Some(true)));
-    let raised = Record { modified: 101, ..cluster.take(proposals).remove(0).record };
-    assert!(raised.block && raised.settled == 100);
-    cluster.log(vec![Change::Record(resource(), raised)]);
-    cluster.step(drained());
-    cluster.peer_says(101, &[]);
-    for _ in 0..10 {
-        cluster.pass(SECOND);
-        cluster.peer_says(101, &[]);
-    }
-    let sealed = cluster.take(proposals).pop().expect("its time is over").record;
-    assert_eq!((sealed.state, sealed.block, sealed.settled), (State::Open, true, 101));
-}
-
-#[test]
-fn that_outcomes_are_left_to_an_operator_is_known_before_a_request_passes_that_may_need_it() {
-    let mut cluster = Cluster::join(&[record(7, State::Open)]);
-    cluster.step(Input::Block { resource: resource() });
-    let proposed = cluster.take(proposals).remove(0).record;
-    assert!(proposed.block && proposed.state == State::Open);
-    cluster.log(vec![Change::Record(resource(), Record { modified: 101, ..proposed })]);
-    let opens = cluster.take(|output| match output {
-        Output::Open { blocks, .. } => Some(*blocks),
-        _ => None,
-    });
-    assert_eq!(opens, [true]);
-    // An election that knows of no route keeps it so.
-    cluster.step(want(8));
-    assert!(cluster.take(proposals)[0].record.block_next);
 }
