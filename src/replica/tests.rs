@@ -291,6 +291,9 @@ fn a_raise_by_a_route_that_does_not_block_keeps_what_blocks_below() {
 
 mod cluster;
 mod evict;
+mod listing;
 mod raise;
 mod record;
 mod renew;
+mod seal;
+mod view;

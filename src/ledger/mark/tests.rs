@@ -18,7 +18,32 @@ mod sequential {
     fn the_generation_wraps_without_touching_its_neighbours() {
         let top = !OPEN & !IN_FLIGHT;
         assert_eq!(closed(OPEN | top | 5), 5);
-        assert_eq!(closed(OPEN | 5), GENERATION_ONE | 5);
+        assert_eq!(closed(OPEN | 5), (1 << 24) | 5);
+    }
+
+    #[test]
+    fn a_word_read_before_a_close_is_not_the_word_after_it_is_open_again() {
+        let mark = Mark::new();
+        let _ = mark.close(7);
+        mark.open().unwrap();
+        let before = mark.word.load(Ordering::Acquire);
+        let _ = mark.close(8);
+        mark.open().unwrap();
+        assert_ne!(mark.word.load(Ordering::Acquire), before, "7 would take it for its own gate");
+    }
+
+    #[test]
+    fn a_full_gate_takes_nobody_more_until_one_has_left() {
+        let mark = Mark::new();
+        let _ = mark.close(7);
+        mark.open().unwrap();
+        mark.word.fetch_add(IN_FLIGHT - 1, Ordering::AcqRel);
+        assert_eq!(mark.admit(token(7)), Ok(()));
+        assert_eq!(mark.in_flight(), (1 << 24) - 1);
+        assert_eq!(mark.admit(token(7)), Err(Denied::Full));
+        assert_eq!(mark.release(), Release::Left);
+        assert_eq!(mark.admit(token(7)), Ok(()));
+        assert!(mark.is_open());
     }
 
     #[test]
