@@ -61,6 +61,18 @@ fn a_listing_is_a_sign_of_life_only_of_who_has_spoken_since() {
 }
 
 #[test]
+fn who_has_spoken_before_a_listing_gets_its_time_anew_to_follow_a_raise() {
+    let mut cluster = Cluster::join(&[record(7, State::Open)]);
+    cluster.raise(8);
+    cluster.pass(TIMING.validity / 2 - Duration::from_millis(100));
+    list(&mut cluster, vec![(ME, said(100, 100, 100)), (PEER, said(50, 101, 100))], vec![]);
+    cluster.pass(TIMING.validity / 2 - Duration::from_millis(100));
+    assert_eq!(cluster.evicts(), [0u128; 0], "how far it came in between is not known");
+    cluster.pass(SECOND / 2);
+    assert_eq!(cluster.evicts(), [PEER]);
+}
+
+#[test]
 fn a_tombstone_that_only_this_replica_knows_counts_until_it_is_old() {
     let mut cluster = Cluster::join(&[record(7, State::Open)]);
     cluster.peer_says(100, &[]);

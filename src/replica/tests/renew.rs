@@ -25,6 +25,19 @@ fn validity_counts_from_before_a_renewal_was_sent_and_its_end_is_final() {
 }
 
 #[test]
+fn without_an_answer_the_validity_of_the_join_runs_out() {
+    let mut cluster = Cluster::join(&[]);
+    let until = cluster.now + TIMING.validity;
+    assert_eq!(cluster.outputs, [Output::Valid { until }]);
+    cluster.now = until - Duration::from_nanos(1);
+    cluster.step(Input::Tick);
+    assert_eq!(cluster.is_fenced(), None);
+    cluster.now = until;
+    cluster.step(Input::Tick);
+    assert_eq!(cluster.is_fenced(), Some(Fenced::Expired));
+}
+
+#[test]
 fn an_idle_replica_renews_four_times_in_its_validity() {
     let mut cluster = Cluster::join(&[]);
     for _ in 0..10 {

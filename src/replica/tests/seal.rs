@@ -107,6 +107,22 @@ fn a_process_that_is_alone_takes_tokens_of_any_era() {
 }
 
 #[test]
+fn a_process_that_is_alone_drops_each_predecessor_when_its_time_is_over() {
+    let graves = [("first", SECOND), ("second", 3 * SECOND)];
+    let tombstones = graves.map(|(name, wait)| (name.to_owned(), predecessor(wait))).to_vec();
+    let snapshot = Snapshot { tombstones, ..Snapshot::default() };
+    let (mut replica, _) = Replica::join(Time::ZERO, Time::ZERO, ME, None, snapshot);
+    assert_eq!(replica.wake_at(), Some(SECOND));
+    replica.step(SECOND, Input::Tick);
+    assert_eq!(replica.tombstones().keys().collect::<Vec<_>>(), ["second"]);
+    assert_eq!(replica.wake_at(), Some(3 * SECOND));
+    assert!(replica.inherits_unknowns(3 * SECOND - Duration::from_nanos(1)));
+    assert!(!replica.inherits_unknowns(3 * SECOND));
+    replica.step(3 * SECOND, Input::Tick);
+    assert!(replica.tombstones().is_empty() && replica.wake_at().is_none());
+}
+
+#[test]
 fn a_tombstone_that_comes_again_keeps_its_age() {
     let mut cluster = Cluster::join(&[record(7, State::Open)]);
     cluster.raise(8);
@@ -118,6 +134,16 @@ fn a_tombstone_that_comes_again_keeps_its_age() {
     cluster.log(vec![put()]);
     cluster.pass(SECOND);
     assert_eq!(cluster.seals(), [8]);
+}
+
+#[test]
+fn a_tombstone_whose_time_is_over_wakes_nobody_again() {
+    let grave = Tombstone { created: 50, watermark: 50, wait: 5 * SECOND, ..Tombstone::default() };
+    let mut cluster = Cluster::join_with(&[record(7, State::Open)], vec![("old".to_owned(), grave)]);
+    cluster.now += 5 * SECOND;
+    cluster.raise(8);
+    cluster.step(drained());
+    assert!(cluster.replica.agenda.is_empty(), "what is left to wait for is the peer, and that speaks up");
 }
 
 #[test]
