@@ -1,6 +1,6 @@
 //! What a resource proposes next, and what becomes of it: raises, orders, refusals and lost answers.
 
-use super::cluster::{Cluster, ME, PEER, TIMING, proposals};
+use super::cluster::{Cluster, ME, TIMING, proposals};
 use super::*;
 
 #[test]
