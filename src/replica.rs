@@ -13,6 +13,7 @@
 //! - each resource has at most one unanswered proposal, so the compare in the store decides every race.
 
 mod apply;
+mod digest;
 mod evict;
 mod raise;
 mod record;
@@ -69,7 +70,7 @@ pub enum Input {
 }
 
 /// A token that asks to become the mark.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Want {
     pub resource: Resource,
     pub token: Token,
@@ -95,7 +96,7 @@ pub struct Applied {
 }
 
 /// What a revision changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Record(Resource, Record),
     /// A member joined or renewed.
@@ -162,7 +163,7 @@ pub enum Fenced {
 }
 
 /// A conditional write: `record` replaces what was last modified at `seen` (0: nothing was there).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposal {
     pub resource: Resource,
     pub seen: Revision,
@@ -171,7 +172,7 @@ pub struct Proposal {
 }
 
 /// What else has to be so for a proposal to be committed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Given {
     Nothing,
     /// This candidate was issued the record's token and leads.

@@ -12,7 +12,7 @@ const STAGGER: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a resource still waits for. Dropped when there is nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Work {
     /// A proposal is with the store; its answer, or news, comes before the next.
     pub(super) outstanding: Option<Outstanding>,
@@ -35,7 +35,7 @@ pub(super) struct Work {
 }
 
 /// What was proposed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Outstanding {
     seen: Revision,
     /// The token it raises to; none if it raises nothing.

@@ -4,7 +4,7 @@ use super::Revision;
 use crate::ledger::Shut;
 
 /// The durable state of one resource, 32 bytes: there may be millions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The mark; 0 before the first token.
     pub token: u64,
@@ -26,7 +26,7 @@ pub struct Record {
 }
 
 /// Whether a mark passes requests yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     /// Requests with exactly the mark pass.
     #[default]

@@ -14,7 +14,7 @@ const COALESCE: Duration = Duration::from_millis(20);
 const MAX_OUTSTANDING: u32 = 6;
 
 /// The times that a cluster agrees on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     /// V: how long a member passes requests after its last renewal was sent.
     pub validity: Duration,
@@ -65,7 +65,7 @@ impl Timing {
 }
 
 /// What this member has said of itself, and until when that counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Renewal {
     valid: Option<Time>,
     /// When the last renewal that was accepted was sent.

@@ -12,7 +12,7 @@ use crate::controls::{Rule, breaks};
 pub type Incarnation = u128;
 
 /// A process that takes part in the fence, as its peers see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
     /// The revision it joined at: it loaded everything before as it was then, or later.
     pub created: Revision,
@@ -34,7 +34,7 @@ pub struct Member {
 }
 
 /// A process that is gone, but whose last requests may still take effect for a while.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tombstone {
     /// What the process was when it was last heard of.
     pub created: Revision,
@@ -48,7 +48,7 @@ pub struct Tombstone {
 }
 
 /// The resources that one revision raised, as far as they are not sealed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Raise {
     pub(super) since: Time,
     pub(super) resources: BTreeSet<Resource>,

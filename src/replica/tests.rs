@@ -290,6 +290,7 @@ fn a_raise_by_a_route_that_does_not_block_keeps_what_blocks_below() {
 }
 
 mod cluster;
+mod digest;
 mod evict;
 mod listing;
 mod raise;

@@ -1,0 +1,218 @@
+//! Requests that were forwarded: when they take effect, how they end, and who still waits for them.
+
+use highgate::ledger::mark::Denied;
+use highgate::replica::{Incarnation, Time};
+use highgate_elector::Token;
+
+use crate::control::Control;
+use crate::gateway::Deed;
+use crate::time::{HALF, TIMING};
+use crate::world::{Protocol, World};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Flight {
+    pub(crate) gateway: usize,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) token: u64,
+    /// The gateway counts it as under way.
+    pub(crate) guard: bool,
+    /// It has taken effect.
+    pub(crate) effect: bool,
+    /// It was cut, or its gateway was lost: it takes effect until then or never.
+    bound: Option<Time>,
+    /// When the gateway takes it for over.
+    over_at: Option<Time>,
+    /// Sent again by a client that should not have.
+    resent: bool,
+}
+
+impl Flight {
+    pub(crate) fn may_take_effect(&self, now: Time) -> bool {
+        !self.effect && self.bound.is_none_or(|bound| now <= bound)
+    }
+
+    /// Whether a request of another token may not be forwarded beside it.
+    pub(crate) fn is_under_way(&self, now: Time) -> bool {
+        self.bound.is_none() || self.may_take_effect(now)
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    pub(crate) fn is_over_at(&self, now: Time) -> bool {
+        self.guard && self.over_at.is_some_and(|over| over <= now)
+    }
+
+    /// Nobody has anything to do with it any more.
+    fn is_gone(&self, now: Time) -> bool {
+        !self.guard && !self.is_under_way(now)
+    }
+
+    /// From now on the upstream has D.
+    fn bound_by(&mut self, latest: Time) {
+        self.bound = Some(self.bound.map_or(latest, |bound| bound.min(latest)));
+    }
+}
+
+impl Protocol {
+    /// Admitted and written: what lies between is shorter than what is left of the validity.
+    pub(crate) fn pass(&self, world: &mut World, gateway: usize, token: u64) {
+        let Some(me) = world.gateways[gateway].session().map(|session| session.me) else { return };
+        let Some(admitted) = Token::new(token) else { return };
+        let unguarded = self.control == Some(Control::CheckThenAct);
+        let passed: Result<(), Denied> = world.gateways[gateway].change(|gateway| {
+            gateway.gate.admit(admitted)?;
+            if unguarded {
+                let _ = gateway.gate.release();
+            }
+            Ok(())
+        });
+        if passed.is_err() {
+            return;
+        }
+        world.spent.requests += 1;
+        world.judge_forward(self.control, gateway, token);
+        world.flights.push(Flight {
+            gateway,
+            incarnation: me,
+            token,
+            guard: !unguarded,
+            effect: false,
+            bound: None,
+            over_at: None,
+            resent: false,
+        });
+    }
+
+    pub(crate) fn take_effect(&self, world: &mut World, index: usize) {
+        world.flights[index].effect = true;
+        let token = world.flights[index].token;
+        world.judge_effect(token);
+    }
+
+    /// It takes effect at the last moment, and its response ends.
+    pub(crate) fn complete(&self, world: &mut World, index: usize) {
+        let flight = world.flights.swap_remove(index);
+        world.judge_effect(flight.token);
+        if flight.guard {
+            self.give_back(world, flight.gateway);
+        }
+    }
+
+    /// The connection is reset, or was broken off: what was sent may take effect for D.
+    pub(crate) fn cut(&self, world: &mut World, index: usize) {
+        let (now, control) = (world.now(), self.control);
+        let flight = &mut world.flights[index];
+        flight.bound_by(latest_effect(control, now));
+        flight.over_at = Some(now + TIMING.lock_delay);
+        let flight = *flight;
+        if control == Some(Control::ClientRetriesOn) && !flight.resent {
+            let again = Flight { guard: false, bound: None, over_at: None, resent: true, ..flight };
+            world.flights.push(again);
+        }
+        if control == Some(Control::GuardDroppedAtTheCut) {
+            self.drop_guard(world, index);
+        }
+    }
+
+    /// D is over since the cut.
+    pub(crate) fn release(&self, world: &mut World, index: usize) {
+        self.drop_guard(world, index);
+    }
+
+    pub(crate) fn drop_guard(&self, world: &mut World, index: usize) {
+        let flight = &mut world.flights[index];
+        if std::mem::take(&mut flight.guard) {
+            let gateway = flight.gateway;
+            self.give_back(world, gateway);
+        }
+    }
+
+    fn give_back(&self, world: &mut World, gateway: usize) {
+        self.with_gateway(world, gateway, |gateway, moment| {
+            let mut deeds = Vec::new();
+            if gateway.gate.release() {
+                gateway.left(moment, &mut deeds);
+            }
+            ((), deeds)
+        });
+    }
+
+    /// FENCE: what is under way is cut; its guards stay for D.
+    pub(crate) fn fenced(&self, world: &mut World, gateway: usize, _: Incarnation) {
+        if self.control != Some(Control::FenceWithoutCutting) {
+            for index in 0..world.flights.len() {
+                let flight = &world.flights[index];
+                if flight.gateway == gateway && flight.over_at.is_none() {
+                    self.cut(world, index);
+                }
+            }
+        }
+        self.abandon_calls(world, gateway);
+    }
+
+    /// The process is gone: the kernel and the upstream have D.
+    pub(crate) fn orphan(&self, world: &mut World, gateway: usize) {
+        let latest = latest_effect(self.control, world.now());
+        for flight in world.flights.iter_mut().filter(|flight| flight.gateway == gateway) {
+            flight.bound_by(latest);
+            flight.guard = false;
+            flight.over_at = None;
+        }
+    }
+
+    /// Whose validity is over has D from then on, whether or not anybody has told the upstream.
+    pub(crate) fn bound_the_invalid(&self, world: &mut World) {
+        for gateway in 0..world.gateways.len() {
+            let now = world.now();
+            let gate = &world.gateways[gateway];
+            let Some(valid) = gate.session().map(|session| session.valid).filter(|valid| *valid <= now)
+            else {
+                continue;
+            };
+            if self.control == Some(Control::FenceWithoutCutting) && !gate.stopped {
+                continue;
+            }
+            let latest = latest_effect(self.control, valid);
+            let own = world.flights.iter_mut().filter(|flight| flight.gateway == gateway);
+            own.for_each(|flight| flight.bound_by(latest));
+        }
+    }
+
+    /// Drops what is over.
+    pub(crate) fn tidy_flights(&self, world: &mut World) {
+        let now = world.now();
+        world.flights.retain(|flight| !flight.is_gone(now));
+    }
+
+    /// Incarnations that are over leave as soon as nothing of theirs is under way.
+    pub(crate) fn let_leavers_go(&self, world: &mut World) {
+        let hasty = self.control == Some(Control::LeaveWithRequestsInFlight);
+        for index in 0..world.gateways.len() {
+            let gateway = &world.gateways[index];
+            if gateway.leaving.is_empty() || gateway.stopped || !gateway.is_up() {
+                continue;
+            }
+            let flights = &world.flights;
+            let busy = |me: &Incarnation| {
+                let own = |flight: &&Flight| flight.gateway == index && flight.incarnation == *me;
+                flights.iter().filter(own).any(|flight| flight.guard)
+            };
+            let free: Vec<Incarnation> =
+                gateway.leaving.iter().copied().filter(|me| hasty || !busy(me)).collect();
+            if free.is_empty() {
+                continue;
+            }
+            world.gateways[index].change(|gateway| gateway.leaving.retain(|me| !free.contains(me)));
+            for me in free {
+                self.with_gateway(world, index, |_, _| ((), vec![Deed::Send(crate::txn::Txn::Leave { me })]));
+            }
+        }
+    }
+}
+
+fn latest_effect(control: Option<Control>, from: Time) -> Time {
+    let lingers = control == Some(Control::DefaultLinger);
+    from + TIMING.lock_delay + if lingers { 2 * HALF } else { Time::ZERO }
+}
