@@ -62,25 +62,27 @@ fn in_no_order<T: Hash>(items: &[T]) -> u64 {
 pub(crate) struct Protocol {
     pub(crate) setting: Setting,
     pub(crate) control: Broken,
-    /// Every state begins here: all gateways serve the first token.
+    /// Where every path begins.
     begin: World,
+    /// What an operator would restore: the first token is open, and nobody is a member.
+    backup: Etcd,
 }
 
 impl Protocol {
     pub(crate) fn new(setting: Setting, control: Broken) -> Self {
         // Replicas that share nothing would not get to know the first token together.
         let shares = control.filter(|control| *control != Control::PerReplicaCache);
-        let warming_up = Self { setting, control: shares, begin: World::empty(&setting) };
-        let begin = warming_up.warmed_up();
-        Self { setting, control, begin }
-    }
-
-    /// What an operator would restore: the first token is open, and nobody is a member.
-    pub(crate) fn backup(&self) -> Etcd {
-        let mut backup = Etcd::clone(&self.begin.etcd);
+        let empty = Self { setting, control: shares, begin: World::empty(&setting), backup: Etcd::default() };
+        let begin = empty.warmed_up();
+        let mut backup = Etcd::clone(&begin.etcd);
         backup.members.clear();
         backup.candidates.clear();
-        backup
+        let warm = Self { setting, control, begin, backup };
+        Self { begin: warm.after_prelude(), ..warm }
+    }
+
+    pub(crate) fn backup(&self) -> Etcd {
+        self.backup.clone()
     }
 
     pub(crate) fn last_tick(&self) -> u8 {
@@ -102,33 +104,32 @@ impl Protocol {
             self.stand(&mut world);
         } else {
             self.issue_trusted(&mut world);
+            let token = world.tokens[0];
+            self.claim(&mut world, 0, token);
         }
         let up = self.setting.up;
-        let ready = |world: &World| world.gateways[..up].iter().all(|gateway| gateway.gate.is_open());
-        while !ready(&world) {
+        self.settle(&mut world);
+        while !world.gateways[..up].iter().all(|gateway| gateway.gate.is_open()) {
             assert!(world.tick < 12, "the first token does not open: {world:#?}");
+            self.tick(&mut world);
             self.settle(&mut world);
-            if !self.setting.issued && world.etcd.record.token == 0 {
-                let token = world.tokens[0];
-                self.claim(&mut world, 0, token);
-            }
-            self.settle(&mut world);
-            if !ready(&world) {
-                self.tick(&mut world);
-            }
         }
         if self.setting.aloft {
             let token = world.tokens[0];
             self.pass(&mut world, up - 1, token);
         }
-        let mut begin = World { spent: Limits::default(), notes: Notes::default(), ..world };
+        World { spent: Limits::default(), notes: Notes::default(), ..world }
+    }
+
+    fn after_prelude(&self) -> World {
+        let mut world = self.begin.clone();
         for action in self.setting.prelude {
             if *action == Action::Tick {
-                self.settle(&mut begin);
+                self.settle(&mut world);
             }
-            self.act(&mut begin, *action);
+            self.act(&mut world, *action);
         }
-        begin
+        world
     }
 
     /// Everything that has to be done before time goes on, in one order of many.
