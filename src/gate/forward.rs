@@ -7,6 +7,8 @@ pub(super) mod body;
 pub(super) mod flight;
 mod headers;
 pub(super) mod pool;
+#[cfg(feature = "controls")]
+mod resend;
 pub(crate) mod sockets;
 
 use std::rc::Rc;
@@ -22,7 +24,6 @@ use tower::Service;
 
 use super::respond::{Answer, Body, Fault, Outcome, Refusal, Refused, Story};
 use super::{Admitted, Worker};
-use crate::controls::{Rule, breaks};
 use body::{Download, Upload};
 use flight::{Flight, Lost};
 
@@ -57,18 +58,13 @@ impl Service<Admitted> for Forward {
             }
             frame(&mut request);
             let started = Instant::now();
-            let again = breaks(Rule::SendOnce)
-                .then(|| (worker.clone(), route.clone(), client.clone(), copy_of(&request)));
-            let mut exchange = Flight::begin(worker, route, client, line, permit, request);
-            let mut flight = exchange.flight();
-            let mut answer = exchange.await;
-            if let (Err(Lost::Broken(_)), Some((worker, route, client, request))) = (&answer, again)
-                && let Ok(line) = worker.pool.check_out(&route).await
-            {
-                exchange = Flight::begin(worker, route, client, line, None, request);
-                flight = exchange.flight();
-                answer = exchange.await;
-            }
+            #[cfg(feature = "controls")]
+            let again = resend::Again::of(&worker, &route, &client, &request);
+            let exchange = Flight::begin(worker, route, client, line, permit, request);
+            let flight = exchange.flight();
+            let answer = exchange.await;
+            #[cfg(feature = "controls")]
+            let (flight, answer) = resend::Again::if_broken(again, flight, answer).await;
             story.upstream = Some(started.elapsed());
             match answer {
                 Ok((head, body)) => answer_with(head, flight, body, story),
@@ -76,15 +72,6 @@ impl Service<Admitted> for Forward {
             }
         })
     }
-}
-
-/// The same request again, as far as its body was read before it was sent.
-fn copy_of(request: &Request<Upload>) -> Request<Upload> {
-    let mut copy = Request::new(request.body().copy());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    copy
 }
 
 /// Says how the body is framed where hyper would guess: a body without a length goes out in chunks, whatever

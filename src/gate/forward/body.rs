@@ -102,6 +102,7 @@ impl Upload {
     }
 
     /// What was read before admission, once more.
+    #[cfg(feature = "controls")]
     pub(super) fn copy(&self) -> Self {
         let ready = self.ready.iter().filter_map(Frame::data_ref).cloned().map(Frame::data).collect();
         let progress = Rc::new(Cell::new(Instant::now()));
