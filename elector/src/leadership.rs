@@ -15,6 +15,7 @@ use crate::heartbeat::Heart;
 use crate::token::headers;
 use crate::{Moment, Resource, Token};
 use term::Term;
+pub use term::validity;
 
 /// Why somebody does not lead (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

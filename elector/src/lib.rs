@@ -57,6 +57,6 @@ pub use clock::{Alarm, Moment};
 pub use connect::{ConnectError, connect};
 pub use elector::{BuildError, Builder, CampaignError, Elector, Waiting};
 pub use heartbeat::Heart;
-pub use leadership::{Leadership, Lost, TokenSource};
+pub use leadership::{Leadership, Lost, TokenSource, validity};
 pub use once::Once;
 pub use token::{Resource, ResourceError, Token, TokenError, headers};

@@ -16,6 +16,8 @@ mod failover;
 mod lost_answers;
 #[path = "etcd/relay.rs"]
 mod relay;
+#[path = "etcd/restored.rs"]
+mod restored;
 #[path = "etcd/sealed.rs"]
 mod sealed;
 #[path = "etcd/sealer.rs"]
@@ -29,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use highgate_elector::Resource;
 use highgate_elector::backend::etcd::EtcdBackend;
-use highgate_elector::backend::{Backend, Candidacy, Grant, Leader, Observation, RenewError};
+use highgate_elector::backend::{Backend, BackendError, Candidacy, Grant, Leader, Observation, RenewError};
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
 
@@ -45,10 +47,17 @@ fn candidacy(name: &str, holder: &str, ttl: u64) -> Candidacy {
     Candidacy { resource: resource(name), holder: holder.to_owned(), ttl: Duration::from_secs(ttl) }
 }
 
-/// A campaign that goes on by itself.
+/// A campaign that goes on by itself, and begins anew when etcd does not answer, as the elector does.
 fn campaign(backend: &Arc<EtcdBackend>, candidacy: Candidacy) -> JoinHandle<Grant> {
     let backend = backend.clone();
-    tokio::spawn(async move { backend.campaign(&candidacy).await.expect("etcd is there") })
+    tokio::spawn(async move {
+        loop {
+            match backend.campaign(&candidacy).await {
+                Err(BackendError::Unavailable { .. }) => tokio::time::sleep(Duration::from_millis(100)).await,
+                result => return result.expect("etcd is there"),
+            }
+        }
+    })
 }
 
 async fn lead(backend: &Arc<EtcdBackend>, candidacy: Candidacy) -> Grant {

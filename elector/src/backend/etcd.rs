@@ -4,16 +4,19 @@
 //! token, which the gateways below the same prefix know before the job does. One watch serves all elections, endpoints fail over, and everything runs on a thread of its own, so
 //! that an application that blocks its runtime keeps what it leads. `connect` is called for `etcd://` URLs; the
 //! elector calls the rest through [`Backend`]. [`client`], [`txn`], [`watch`] and [`wire`] know nothing of
-//! elections: the gateway's store uses them as well, and shares [`keys`] and [`fence`] with the elector.
+//! elections: the gateway's store uses them as well, and shares [`keys`] and [`fence`] with the elector; [`ground`] and
+//! [`lease`] are public because the simulation runs them.
 
+mod audience;
 mod campaign;
 pub mod client;
 mod endpoint;
 pub mod fence;
+pub mod ground;
 mod interest;
 mod keeper;
 pub mod keys;
-mod lease;
+pub mod lease;
 mod leases;
 mod mirror;
 pub mod once;

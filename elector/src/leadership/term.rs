@@ -131,7 +131,7 @@ impl Term {
 
 /// What a holder may make of a lease of this length. A little less: the backend's clock may run faster than
 /// this one (0.5 % at the most), and whoever waits for the end has to be woken before somebody else leads.
-pub(crate) fn validity(ttl: Duration) -> Duration {
+pub fn validity(ttl: Duration) -> Duration {
     ttl - (ttl / 100).max(Duration::from_millis(10)).min(ttl / 4)
 }
 

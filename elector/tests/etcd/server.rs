@@ -103,6 +103,30 @@ impl Cluster {
         self.nodes[at].child = spawn(&self.bin, &self.nodes[at].arguments);
     }
 
+    pub(crate) fn save_snapshot(&self, file: &Path) {
+        self.ask(&["snapshot", "save", &file.display().to_string()]);
+    }
+
+    /// All nodes are killed and come back with nothing but the snapshot, on their old addresses.
+    pub(crate) fn restore(&mut self, snapshot: &Path) {
+        let tool = if self.has_tool("etcdutl") { "etcdutl" } else { "etcdctl" };
+        for at in 0..self.nodes.len() {
+            self.nodes[at].kill();
+            let folder = self.data_folder(at);
+            std::fs::remove_dir_all(&folder).expect("it has data");
+            let mut restore = self.tool(tool);
+            restore.args(["snapshot", "restore"]).arg(snapshot).arg("--data-dir").arg(&folder);
+            for flag in ["--name", "--initial-cluster", "--initial-advertise-peer-urls"] {
+                restore.args([flag, self.nodes[at].argument(flag)]);
+            }
+            printed(restore);
+        }
+        for at in 0..self.nodes.len() {
+            self.start_node(at);
+        }
+        self.awaits_health();
+    }
+
     /// Waits until every node takes part.
     pub(crate) fn awaits_health(&mut self) {
         assert!(self.is_healthy_within(Duration::from_secs(20), false), "etcd does not start again");

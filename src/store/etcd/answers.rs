@@ -14,6 +14,7 @@ use super::link::Trouble;
 use super::load::{JoinError, Joined, Loaded};
 use super::proofs::Proofs;
 use super::queues::Queues;
+use super::requests;
 use super::serve::fenced;
 use super::session::{Leaver, Session};
 use super::values::{Poll, Sorted, revision, sort};
@@ -283,9 +284,10 @@ impl Driver {
         let sent = if breaks(Rule::ValidityFromSending) { now_time() } else { renewal.sent.since_boot() };
         let result = result.and_then(|answer| self.check_for_loss(renewal, answer));
         let answer = match self.judge(result) {
-            Some(answer) if answer.succeeded => Answer::Accepted,
-            Some(_) => Answer::Refused,
-            None => Answer::Lost,
+            Some(answer) if !answer.succeeded => Answer::Refused,
+            Some(answer) if requests::word_stands(&answer, &renewal.value) => Answer::Accepted,
+            // It was overtaken: what was said since stands, and its own answer comes.
+            Some(_) | None => Answer::Lost,
         };
         if answer == Answer::Accepted {
             self.shared.watched.renewed(renewal.ahead);
@@ -294,7 +296,8 @@ impl Driver {
         if let Stage::Inside(session) = &mut self.stage
             && answer == Answer::Accepted
         {
-            for promise in session.promises.extract_if(.., |promise| promise.lock_delay <= renewal.lock_delay)
+            for promise in
+                session.promises.extract_if(.., |promise| promise.lock_delay <= renewal.value.lock_delay)
             {
                 let _ = promise.reply.send(());
             }
@@ -315,7 +318,9 @@ impl Driver {
             if there < renewal.confirmed {
                 return Err(self.link.memory.lost(renewal.confirmed, there).into());
             }
-            session.confirmed = session.confirmed.max(revision(answer.revision()));
+            if requests::word_was_put(&answer) {
+                session.confirmed = session.confirmed.max(revision(answer.revision()));
+            }
         }
         Ok(answer)
     }

@@ -156,7 +156,8 @@ pub(super) struct Renewal {
     pub(super) sent: Moment,
     /// How far the wall clock was ahead then.
     pub(super) ahead: i64,
-    pub(super) lock_delay: Duration,
+    /// What it says of this replica.
+    pub(super) value: MemberValue,
     /// What etcd had confirmed by then.
     pub(super) confirmed: Revision,
 }

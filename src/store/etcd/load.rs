@@ -86,7 +86,7 @@ pub(super) async fn join(
     if Moment::now().since(sent) > timing.validity / 4 {
         // There was much to load: the validity would be over before it began.
         (sent, ahead) = (Moment::now(), wall_ahead());
-        let renewal = requests::renew(&link.keys, me, created, era, value);
+        let renewal = requests::renew(&link.keys, me, (created, era), value, link.memory.revision());
         if !link.txn(renewal).await.map_err(JoinError::Unsure)?.succeeded {
             return Err(JoinError::NewEra);
         }

@@ -4,7 +4,7 @@
 use highgate_elector::backend::etcd::fence::{MemberValue, TombstoneValue};
 use highgate_elector::backend::etcd::keys::Keys;
 use highgate_elector::backend::etcd::wire::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest, TxnResponse,
 };
 
 use super::values::{fence, number};
@@ -89,19 +89,35 @@ pub(super) fn list(keys: &Keys) -> TxnRequest {
     reads(keys).into_iter().fold(TxnRequest::default(), TxnRequest::then)
 }
 
-/// RENEW. The first answer is what was there before: the last renewal that etcd knows of.
+/// RENEW. The first answer is what was there before: the last renewal that etcd knows of. The word is put only over
+/// one that was there when this was sent (`known`, the newest revision then): a copy that arrives late must not take
+/// back what was said since, such as a longer lock-delay.
 pub(super) fn renew(
     keys: &Keys,
     me: Incarnation,
-    created: Revision,
-    era: u64,
+    (created, era): (Revision, u64),
     value: &MemberValue,
+    known: Revision,
 ) -> TxnRequest {
     let key = keys.member(&incarnation_text(me));
+    let word = TxnRequest::when([Compare::changed_before(key.as_str(), number(known) + 1)])
+        .then(PutRequest::new(key.as_str(), value.encode()))
+        .or_else(RangeRequest::key(key.as_str()));
     TxnRequest::when([Compare::created_at(key.as_str(), number(created)), in_era(keys, era)])
-        .then(RangeRequest::key(key.as_str()).keys_only())
-        .then(PutRequest::new(key, value.encode()))
+        .then(RangeRequest::key(key).keys_only())
+        .then(word)
         .or_else(RangeRequest::key(keys.era()))
+}
+
+/// Whether the word of a renewal that etcd accepted was put, by this copy of it.
+pub(super) fn word_was_put(answer: &TxnResponse) -> bool {
+    answer.nested(1).is_some_and(|word| word.succeeded)
+}
+
+/// Whether it is what etcd holds, by whichever copy.
+pub(super) fn word_stands(answer: &TxnResponse, value: &MemberValue) -> bool {
+    let there = |word: &TxnResponse| word.found(0).first().is_some_and(|kv| kv.value == value.encode());
+    word_was_put(answer) || answer.nested(1).is_some_and(there)
 }
 
 /// RAISE, SEAL and whatever else changes marks: each proposal on its own condition, all in one revision. The

@@ -193,15 +193,12 @@ impl Driver {
     pub(super) fn renew(&mut self, watermark: Revision, draining: Vec<Revision>) {
         let Stage::Inside(session) = &self.stage else { return };
         let value = self.value(watermark, draining);
-        let request =
-            requests::renew(&self.link.keys, session.me, session.created, session.replica.era(), &value);
+        let known = self.link.memory.revision().max(session.seen);
+        let there = (session.created, session.replica.era());
+        let request = requests::renew(&self.link.keys, session.me, there, &value, known);
         let (link, number, reports) = (self.link.clone(), session.number, self.reports.clone());
-        let renewal = Renewal {
-            sent: Moment::now(),
-            ahead: wall_ahead(),
-            lock_delay: self.timing.lock_delay,
-            confirmed: session.confirmed,
-        };
+        let renewal =
+            Renewal { sent: Moment::now(), ahead: wall_ahead(), value, confirmed: session.confirmed };
         #[cfg(feature = "controls")]
         self.keep_alive(number);
         tokio::spawn(async move {

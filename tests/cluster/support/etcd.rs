@@ -1,7 +1,6 @@
 //! A cluster of three real etcd nodes, and what an operator or a fate does to it.
 
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, post};
 use super::eventually;
-use super::server::{Cluster, printed};
+use super::server::Cluster;
 
 /// Below which the gateways of these tests keep their keys.
 pub(crate) const PREFIX: &str = "/highgate/test";
@@ -101,30 +100,6 @@ impl Etcd {
             began.elapsed()
         };
         (0..count).map(time).collect()
-    }
-
-    pub(crate) fn save_snapshot(&self, file: &Path) {
-        self.ask(&["snapshot", "save", &file.display().to_string()]);
-    }
-
-    /// All nodes are killed and come back with nothing but the snapshot, on their old addresses.
-    pub(crate) fn restore(&mut self, snapshot: &Path) {
-        let tool = if self.has_tool("etcdutl") { "etcdutl" } else { "etcdctl" };
-        for at in 0..self.nodes.len() {
-            self.nodes[at].kill();
-            let folder = self.data_folder(at);
-            std::fs::remove_dir_all(&folder).expect("it has data");
-            let mut restore = self.tool(tool);
-            restore.args(["snapshot", "restore"]).arg(snapshot).arg("--data-dir").arg(&folder);
-            for flag in ["--name", "--initial-cluster", "--initial-advertise-peer-urls"] {
-                restore.args([flag, self.nodes[at].argument(flag)]);
-            }
-            printed(restore);
-        }
-        for at in 0..self.nodes.len() {
-            self.start_node(at);
-        }
-        self.awaits_health();
     }
 
     /// Stands for election in the layout of etcd's own tools. Returns once it is in line, leading or not.

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use super::audience::Turn;
 use super::client::CallError;
+use super::ground::Ground;
 use super::leases::Seat;
-use super::mirror::Turn;
 use super::queue::era;
-use super::seal::{self, Ground, seal};
+use super::seal::{self, seal};
 use super::wire::{Compare, KeyValue, PutRequest, RangeRequest, TxnRequest, TxnResponse};
 use super::{Core, keys};
 use crate::backend::{BackendError, Candidacy, Grant};
@@ -137,12 +138,16 @@ async fn queue_up(
 async fn wait(core: &Core, seat: &Seat, resource: &Resource) -> Result<Standing, BackendError> {
     let created = seat.created.expect("it has queued up");
     loop {
-        match core.mirror.turn(&seat.election, &seat.key(), created).await {
-            Ok(Turn::First) => {}
-            Ok(Turn::Gone) | Err(_) => return Ok(Standing::Gone),
-        }
+        let turn = core.mirror.turn(&seat.election, &seat.key(), created).await;
+        let Ok(turn) = turn else { return Ok(Standing::Gone) };
         match confirm(core, seat, resource, created).await {
-            Ok(Standing::Waits) | Err(CallError::Unavailable(_)) => sleep(PAUSE).await,
+            Ok(Standing::Waits) | Err(CallError::Unavailable(_)) => {
+                if turn == Turn::Gone {
+                    // The watch has told of another etcd, or of what this one was before it was restored.
+                    core.mirror.resync();
+                }
+                sleep(PAUSE).await;
+            }
             Ok(standing) => return Ok(standing),
             Err(error) => return Err(core.fail(&error)),
         }
@@ -165,6 +170,11 @@ pub(super) async fn confirm(
     let (alive, answer) =
         tokio::join!(core.leases.keep_alive_since(seat.lease, since), core.client.call(is_first));
     let answer = answer?;
+    if alive == Ok(false) {
+        // The key may live on a lease that others were to leave for one that is gone, as after a restore: to stay
+        // would keep it there for good, and nobody could lead.
+        return Ok(Standing::Gone);
+    }
     if answer.succeeded && alive? {
         return leads(&answer, 0, created, since);
     }

@@ -56,6 +56,8 @@ pub enum CallError {
     LeaseExists,
     #[error("the revision is compacted away")]
     Compacted,
+    #[error("etcd has not come to the revision")]
+    NotReached,
     #[error("etcd does not accept the login's token any more")]
     TokenRefused,
 }
@@ -217,6 +219,7 @@ pub(super) fn judge(status: Status) -> CallError {
         Code::NotFound if message.contains("lease not found") => CallError::LeaseNotFound,
         Code::FailedPrecondition if message.contains("lease already exists") => CallError::LeaseExists,
         Code::OutOfRange if message.contains("compacted") => CallError::Compacted,
+        Code::OutOfRange if message.contains("future revision") => CallError::NotReached,
         Code::Unauthenticated => CallError::TokenRefused,
         Code::InvalidArgument
             if message.contains("auth store is old") || message.contains("user name is empty") =>
@@ -255,6 +258,8 @@ mod tests {
         assert_eq!(judged(Code::PermissionDenied, "no"), refused("no"));
         assert_eq!(judged(Code::InvalidArgument, "too many operations"), refused("too many operations"));
         assert_eq!(judged(Code::NotFound, "etcdserver: requested lease not found"), CallError::LeaseNotFound);
+        let future = "etcdserver: mvcc: required revision is a future revision";
+        assert_eq!(judged(Code::OutOfRange, future), CallError::NotReached);
         assert_eq!(judged(Code::Unauthenticated, "invalid auth token"), CallError::TokenRefused);
         for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Unknown, Code::ResourceExhausted] {
             assert!(matches!(judged(code, "later"), CallError::Unavailable(_)), "{code:?}");

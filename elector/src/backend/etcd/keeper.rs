@@ -7,19 +7,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lease::{Lease, Stage};
+use super::lease::{Due, Lease, Stage};
 use super::leases::Leases;
 use super::mirror::Mirror;
 
 const ROUND: Duration = Duration::from_millis(200);
-
-/// What is due for a lease.
-#[derive(Debug, PartialEq, Eq)]
-enum Due {
-    KeepAlive,
-    Remove { election: String, created: Option<i64> },
-    Revoke { carriers: Vec<i64> },
-}
 
 /// Never ends.
 pub(super) async fn keep(leases: Arc<Leases>, mirror: Arc<Mirror>) {
@@ -37,35 +29,9 @@ fn all_due(leases: &Leases) -> Vec<(i64, Due)> {
     let now = Instant::now();
     let mut pool = leases.pool();
     let due: Vec<(i64, Due)> =
-        pool.iter_mut().flat_map(|(id, lease)| due(lease, now).into_iter().map(|due| (*id, due))).collect();
+        pool.iter_mut().flat_map(|(id, lease)| lease.due(now).into_iter().map(|due| (*id, due))).collect();
     for (id, _) in due.iter().filter(|(_, due)| matches!(due, Due::Revoke { .. })) {
         pool.remove(id);
-    }
-    due
-}
-
-/// What is due for one lease, which is marked as under way.
-fn due(lease: &mut Lease, now: Instant) -> Vec<Due> {
-    let (ttl, age) = (lease.ttl, now.duration_since(lease.kept));
-    if lease.seats.is_empty() {
-        return if age > ttl / 2 { vec![Due::Revoke { carriers: lease.carriers() }] } else { Vec::new() };
-    }
-    let mut due = Vec::new();
-    if lease.seats.values().any(|stage| matches!(stage, Stage::Waiting { .. }))
-        && age > ttl / 3
-        && !lease.keeping
-    {
-        lease.keeping = true;
-        due.push(Due::KeepAlive);
-    }
-    for (election, stage) in &mut lease.seats {
-        let created = match *stage {
-            Stage::Leading { created, renewed } if now.duration_since(renewed) > ttl => Some(created),
-            Stage::Leaving { created, busy: false } => created,
-            _ => continue,
-        };
-        *stage = Stage::Leaving { created, busy: true };
-        due.push(Due::Remove { election: election.clone(), created });
     }
     due
 }

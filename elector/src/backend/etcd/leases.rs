@@ -104,8 +104,8 @@ impl Leases {
     }
 
     fn free_seat(self: &Arc<Self>, election: &str, ttl: Duration) -> Option<Seat> {
-        let mut pool = self.pool();
-        let (id, lease) = pool.iter_mut().find(|(_, lease)| lease.has_room(election, ttl))?;
+        let (mut pool, now) = (self.pool(), Instant::now());
+        let (id, lease) = pool.iter_mut().find(|(_, lease)| lease.has_room(election, ttl, now))?;
         lease.seats.insert(election.to_owned(), Stage::Waiting { created: None });
         Some(self.seat(*id, lease.ttl, election))
     }
@@ -173,13 +173,9 @@ impl Leases {
         }
     }
 
-    /// The elector renewed this leadership by a call that began at `since`.
-    pub(super) fn renewed(&self, id: i64, election: &str, since: Instant) {
-        let mut pool = self.pool();
-        let seat = pool.get_mut(&id).and_then(|lease| lease.seats.get_mut(election));
-        if let Some(Stage::Leading { renewed, .. }) = seat {
-            *renewed = since;
-        }
+    /// The elector renewed this leadership by a call that began at `since`. False: its key is being taken, or was.
+    pub(super) fn renewed(&self, id: i64, election: &str, since: Instant) -> bool {
+        self.pool().get_mut(&id).is_some_and(|lease| lease.renewed(election, since))
     }
 
     fn set(&self, id: i64, election: &str, stage: Stage) {
@@ -190,7 +186,9 @@ impl Leases {
 
     /// Somebody is about to delete the candidate's key.
     pub(super) fn leaving(&self, id: i64, election: &str, created: Option<i64>) {
-        self.set(id, election, Stage::Leaving { created, busy: true });
+        if let Some(lease) = self.pool().get_mut(&id) {
+            lease.leaving(election, created, true);
+        }
     }
 
     /// The candidate's key has to go; at once, and if that fails, later.
@@ -200,7 +198,7 @@ impl Leases {
         self.runtime.spawn(async move { leases.remove(id, &election, created).await });
     }
 
-    /// Deletes a candidate's key and frees its seat. etcd keeps a key that was created at another revision.
+    /// Deletes a candidate's key and frees its seat. etcd keeps a key that was created later.
     pub(super) async fn remove(
         &self,
         id: i64,
@@ -209,18 +207,15 @@ impl Leases {
     ) -> Result<(), CallError> {
         let removed = self.delete(&candidate(election, id), created).await;
         if let Some(lease) = self.pool().get_mut(&id) {
-            if removed.is_ok() {
-                lease.seats.remove(election);
-            } else {
-                lease.seats.insert(election.to_owned(), Stage::Leaving { created, busy: false });
-            }
+            lease.left(election, created, removed.is_ok());
         }
         removed
     }
 
     async fn delete(&self, key: &str, created: Option<i64>) -> Result<(), CallError> {
         let is_it = match created {
-            Some(created) => Compare::created_at(key, created),
+            // An earlier life of the key is over, too, but for an etcd that was restored from a backup.
+            Some(created) => Compare::created_before(key, created + 1),
             None => Compare::created_after(key, 0),
         };
         let delete = DeleteRangeRequest::key(key);
@@ -230,12 +225,16 @@ impl Leases {
     /// A key on a lease of ours with nobody behind it: a request that arrived after its campaign had ended.
     pub(super) fn remove_if_orphaned(self: &Arc<Self>, kv: &KeyValue) {
         let Some((election, lease)) = split_candidate(&kv.key) else { return };
-        let seated = self.pool().get(&kv.lease).map(|lease| lease.seats.contains_key(election));
-        if seated != Some(false) || lease != format!("{:x}", kv.lease) {
+        let (id, created) = (kv.lease, Some(kv.create_revision));
+        if lease != format!("{id:x}") {
             return;
         }
-        let (leases, key, created) = (Arc::clone(self), candidate(election, kv.lease), kv.create_revision);
-        self.runtime.spawn(async move { leases.delete(&key, Some(created)).await });
+        // Nobody sits down there until it is gone, and leads with a key that is about to be deleted.
+        let orphaned = self.pool().get_mut(&id).is_some_and(|lease| lease.take_orphan(election, created));
+        if orphaned {
+            let (leases, election) = (Arc::clone(self), election.to_owned());
+            self.runtime.spawn(async move { leases.remove(id, &election, created).await });
+        }
     }
 
     /// What fails runs out by itself.

@@ -3,31 +3,35 @@
 //! A campaign that has to wait registers its key here and is woken when it is first in line or gone, without
 //! a request of its own: a handover among hundreds of candidates wakes one. Observers read from here, too, and
 //! whoever is interested in a mark hears from here that it changed. What must stay true: a waiter whose key is at
-//! the head, or gone, at the mirrored revision has been told.
+//! the head, or gone, at the mirrored revision has been told; and whenever the watch opens, etcd is asked whether it
+//! still has the past that the picture was drawn from: one that was restored from a backup has not.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
+use super::audience::{Audience, Known, Seen, Turn};
 use super::client::{CallError, Client};
 use super::interest::Interests;
 use super::keys::Keys;
 use super::leases::Leases;
-use super::queue::{Changed, Queues};
 use super::txn::prefix_end;
-use super::watch::{Watch, WatchError};
+use super::watch::{News, Watch, WatchError};
 use super::wire::{Event, KeyValue, RangeRequest};
-use crate::backend::{BackendError, Leader};
+use crate::backend::BackendError;
 
 const PAGE: i64 = 2000;
+/// How often it is asked whether etcd is still the one that was listed. One that was restored from a backup may be as
+/// far again when its watch goes on, and what it lost is never told.
+const SAME_ETCD_EVERY: Duration = Duration::from_secs(5);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
-
-/// What an observer gets.
-pub(super) type Seen = Result<Option<Leader>, BackendError>;
+/// Endpoints of two clusters would never agree.
+const PAUSE_AFTER_DOUBT: Duration = Duration::from_millis(100);
+/// After so long the watch should have told of a key that is known to have been created.
+const OVERDUE: Duration = Duration::from_secs(2);
 
 pub(super) struct Mirror {
     name: String,
@@ -37,40 +41,12 @@ pub(super) struct Mirror {
     /// The candidates and the era, which are listed, from here to there.
     first: Vec<u8>,
     end: Vec<u8>,
+    era_key: Vec<u8>,
     /// The watch goes on to here, and so covers the marks if somebody may wait for one.
     watch_end: Vec<u8>,
-    state: Mutex<State>,
+    audience: Mutex<Audience>,
     started: AtomicBool,
     resync: Notify,
-}
-
-struct State {
-    queues: Queues,
-    /// False until the first list.
-    synced: bool,
-    waiters: HashMap<Vec<u8>, Waiter>,
-    observers: HashMap<String, Vec<Observer>>,
-}
-
-struct Waiter {
-    election: String,
-    created: i64,
-    tell: oneshot::Sender<Turn>,
-}
-
-struct Observer {
-    tell: mpsc::UnboundedSender<Seen>,
-    /// What it was told last; None before the first word.
-    last: Option<Option<Leader>>,
-}
-
-/// What happened to a candidate that waited.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It is first in line.
-    First,
-    /// Its key is gone.
-    Gone,
 }
 
 impl Mirror {
@@ -84,12 +60,6 @@ impl Mirror {
         // `e/…`, `era` and `f/…` are neighbours: one range covers them.
         let end = format!("{}\0", keys.era()).into_bytes();
         let watch_end = if sealed { prefix_end(keys.fences().as_bytes()) } else { end.clone() };
-        let state = State {
-            queues: Queues::new(keys),
-            synced: false,
-            waiters: HashMap::new(),
-            observers: HashMap::new(),
-        };
         Self {
             name,
             client,
@@ -97,8 +67,9 @@ impl Mirror {
             interests,
             first: keys.elections().into_bytes(),
             end,
+            era_key: keys.era().into_bytes(),
             watch_end,
-            state: Mutex::new(state),
+            audience: Mutex::new(Audience::new(keys)),
             started: AtomicBool::new(false),
             resync: Notify::new(),
         }
@@ -118,22 +89,11 @@ impl Mirror {
 
     /// When this candidate is first in line, or gone.
     pub(super) fn turn(&self, election: &str, key: &str, created: i64) -> oneshot::Receiver<Turn> {
-        let (tell, turn) = oneshot::channel();
-        let mut state = self.state();
-        let waiter = Waiter { election: election.to_owned(), created, tell };
-        state.waiters.insert(key.as_bytes().to_vec(), waiter);
-        state.wake(key.as_bytes());
-        turn
+        self.audience().turn(election, key, created)
     }
 
     pub(super) fn observe(&self, election: &str) -> mpsc::UnboundedReceiver<Seen> {
-        let (tell, seen) = mpsc::unbounded_channel();
-        let mut state = self.state();
-        state.observers.entry(election.to_owned()).or_default().push(Observer { tell, last: None });
-        if state.synced {
-            state.show(election);
-        }
-        seen
+        self.audience().observe(election)
     }
 
     async fn run(self: Arc<Self>) {
@@ -151,13 +111,35 @@ impl Mirror {
     /// Applies changes until the picture has to be drawn anew.
     async fn follow(&self, next: i64) {
         let mut watch = Watch::from_revision(&self.client, &self.first, &self.watch_end, next);
+        let (mut expected, mut overdue) = (Known::new(), Instant::now());
+        let mut ask_at = Instant::now() + SAME_ETCD_EVERY;
         loop {
-            let changes = tokio::select! {
-                changes = watch.changes() => changes,
+            let news = tokio::select! {
+                news = watch.news() => news,
                 () = self.resync.notified() => return,
+                () = sleep_until(ask_at) => {
+                    if self.is_another_etcd().await {
+                        return;
+                    }
+                    ask_at = Instant::now() + SAME_ETCD_EVERY;
+                    continue;
+                }
+                () = sleep_until(overdue), if !expected.is_empty() => {
+                    if self.audience().any_unseen(&std::mem::take(&mut expected)) {
+                        return;
+                    }
+                    continue;
+                }
             };
-            match changes {
-                Ok(events) => self.apply(&events),
+            match news {
+                Ok(News::Changes(events)) => self.apply(&events),
+                Ok(News::Ended) => self.audience().nothing_is_heard(),
+                Ok(News::Opened) => {
+                    (expected, overdue) = (self.audience().unseen(), Instant::now() + OVERDUE);
+                    if !self.is_still_so().await {
+                        return sleep(PAUSE_AFTER_DOUBT).await;
+                    }
+                }
                 Err(WatchError::Compacted) => return,
                 Err(WatchError::Refused(detail)) => {
                     self.report(&CallError::Refused(detail));
@@ -167,13 +149,52 @@ impl Mirror {
         }
     }
 
-    /// Reads everything, in pages of one revision, which it returns.
+    /// Whether etcd is not as far as it was, or has an era that the watch should have told of: every restore is
+    /// followed by a new one. While it does not answer nobody knows.
+    async fn is_another_etcd(&self) -> bool {
+        let before = self.audience().revision();
+        let Ok(answer) = self.client.call(RangeRequest::key(self.era_key.clone())).await else {
+            return false;
+        };
+        let era = answer.kvs.first().map(|kv| (&kv.value[..], kv.mod_revision));
+        let went_back = answer.header.as_ref().is_some_and(|header| header.revision < before);
+        went_back || self.audience().has_missed(era)
+    }
+
+    /// Whether etcd had at the picture's revision what the picture shows: then the watch goes on from there.
+    async fn is_still_so(&self) -> bool {
+        let revision = {
+            let mut audience = self.audience();
+            audience.nothing_is_heard();
+            audience.revision()
+        };
+        let Ok((listed, _)) = self.read(revision).await else { return false };
+        if !self.audience().goes_on(&listed) {
+            return false;
+        }
+        // Marks are not in the picture.
+        self.interests.tell_all();
+        true
+    }
+
+    /// Draws the picture anew. The revision that it is of.
     async fn list(&self) -> Result<i64, CallError> {
+        let known = self.audience().known();
+        let (listed, revision) = self.read(0).await?;
+        listed.iter().for_each(|kv| self.leases.remove_if_orphaned(kv));
+        self.audience().replace(&listed, revision, &known);
+        self.interests.tell_all();
+        Ok(revision)
+    }
+
+    /// Reads everything, in pages of one revision, which it returns: this one, or, of 0, the latest.
+    async fn read(&self, revision: i64) -> Result<(Vec<KeyValue>, i64), CallError> {
         let mut listed: Vec<KeyValue> = Vec::new();
         let mut page = RangeRequest {
             key: self.first.clone(),
             range_end: self.end.clone(),
             limit: PAGE,
+            revision,
             ..RangeRequest::default()
         };
         loop {
@@ -186,21 +207,7 @@ impl Mirror {
                 _ => break,
             }
         }
-        self.replace(&listed, page.revision);
-        Ok(page.revision)
-    }
-
-    fn replace(&self, listed: &[KeyValue], revision: i64) {
-        listed.iter().for_each(|kv| self.leases.remove_if_orphaned(kv));
-        let mut state = self.state();
-        state.queues.replace(listed, revision);
-        state.synced = true;
-        for key in state.waiters.keys().cloned().collect::<Vec<_>>() {
-            state.wake(&key);
-        }
-        state.show_all();
-        drop(state);
-        self.interests.tell_all();
+        Ok((listed, page.revision))
     }
 
     /// Revision by revision, telling after each: an observer sees every leader there was.
@@ -210,22 +217,21 @@ impl Mirror {
             let created =
                 changes.iter().filter_map(|event| event.kv.as_ref()).filter(|kv| kv.create_revision > 0);
             created.for_each(|kv| self.leases.remove_if_orphaned(kv));
-            if self.state().apply(changes) {
+            if self.audience().apply(changes) {
+                // Eras are begun where etcd was restored or rebuilt: then what was told before is not how it is.
                 self.interests.tell_all();
+                self.resync();
             }
             changes.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.interests.tell(kv));
         }
     }
 
     fn report(&self, error: &CallError) {
-        for observer in self.state().observers.values().flatten() {
-            // One that hung up is forgotten when its election changes.
-            let _ = observer.tell.send(Err(backend_error(&self.name, error)));
-        }
+        self.audience().report(|| backend_error(&self.name, error));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while it holds this lock")
+    fn audience(&self) -> MutexGuard<'_, Audience> {
+        self.audience.lock().expect("nothing panics while it holds this lock")
     }
 }
 
@@ -234,82 +240,5 @@ pub(super) fn backend_error(backend: &str, error: &CallError) -> BackendError {
     match error {
         CallError::Refused(_) | CallError::TokenRefused => BackendError::Refused { backend, detail },
         _ => BackendError::Unavailable { backend, detail },
-    }
-}
-
-impl State {
-    /// All changes of one revision; whether every token is another one now.
-    fn apply(&mut self, changes: &[Event]) -> bool {
-        let changed: Vec<Changed> = changes.iter().map(|event| self.queues.apply(event)).collect();
-        for kv in changes.iter().filter_map(|event| event.kv.as_ref()) {
-            self.wake(&kv.key);
-        }
-        let elections: BTreeSet<&String> = changed
-            .iter()
-            .filter_map(|change| match change {
-                Changed::Election(election) => Some(election),
-                Changed::Era | Changed::Nothing => None,
-            })
-            .collect();
-        for election in elections {
-            self.wake_first(election);
-            self.show(election);
-        }
-        let new_era = changed.contains(&Changed::Era);
-        if new_era {
-            self.show_all();
-        }
-        new_era
-    }
-
-    fn wake_first(&mut self, election: &str) {
-        if let Some((key, _)) = self.queues.head(election) {
-            let key = key.to_vec();
-            self.wake(&key);
-        }
-    }
-
-    /// Tells the waiter with this key, if there is something to tell.
-    fn wake(&mut self, key: &[u8]) {
-        let Some(waiter) = self.waiters.get(key) else { return };
-        if !self.synced || self.queues.revision < waiter.created {
-            return;
-        }
-        let turn = match self.queues.created(key) {
-            Some(created) if created == waiter.created => {
-                let first = self.queues.head(&waiter.election).map(|(_, created)| created);
-                if first != Some(created) {
-                    return;
-                }
-                Turn::First
-            }
-            _ => Turn::Gone,
-        };
-        if let Some(waiter) = self.waiters.remove(key) {
-            // A campaign that was given up does not listen.
-            let _ = waiter.tell.send(turn);
-        }
-    }
-
-    /// Tells the observers of an election who leads, if that is news.
-    fn show(&mut self, election: &str) {
-        let leader = self.queues.leader(election);
-        let Some(observers) = self.observers.get_mut(election) else { return };
-        observers.retain_mut(|observer| {
-            if observer.last.as_ref() == Some(&leader) {
-                return !observer.tell.is_closed();
-            }
-            observer.last = Some(leader.clone());
-            observer.tell.send(Ok(leader.clone())).is_ok()
-        });
-        if observers.is_empty() {
-            self.observers.remove(election);
-        }
-    }
-
-    fn show_all(&mut self) {
-        for election in self.observers.keys().cloned().collect::<Vec<_>>() {
-            self.show(&election);
-        }
     }
 }

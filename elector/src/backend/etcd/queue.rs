@@ -10,7 +10,7 @@ use super::wire::{Event, EventKind, KeyValue};
 use crate::backend::Leader;
 
 /// All lines, at one revision.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub(super) struct Queues {
     /// Everything up to here is in the picture.
     pub(super) revision: i64,
@@ -24,6 +24,7 @@ pub(super) struct Queues {
     created: HashMap<Vec<u8>, i64>,
 }
 
+#[derive(PartialEq, Eq)]
 struct Candidate {
     key: Vec<u8>,
     holder: String,
@@ -47,11 +48,21 @@ impl Queues {
 
     /// Forgets everything for what etcd holds at `revision`.
     pub(super) fn replace(&mut self, listed: &[KeyValue], revision: i64) {
-        let (era_key, below) = (std::mem::take(&mut self.era_key), std::mem::take(&mut self.below));
-        *self = Self { revision, era_key, below, ..Self::default() };
+        *self = self.of(listed, revision);
+    }
+
+    /// Whether this is what etcd holds at the picture's revision.
+    pub(super) fn is_of(&self, listed: &[KeyValue]) -> bool {
+        *self == self.of(listed, self.revision)
+    }
+
+    fn of(&self, listed: &[KeyValue], revision: i64) -> Self {
+        let (era_key, below) = (self.era_key.clone(), self.below.clone());
+        let mut queues = Self { revision, era_key, below, ..Self::default() };
         for kv in listed {
-            self.put(kv);
+            queues.put(kv);
         }
+        queues
     }
 
     pub(super) fn apply(&mut self, event: &Event) -> Changed {
@@ -69,6 +80,12 @@ impl Queues {
     pub(super) fn head(&self, election: &str) -> Option<(&[u8], i64)> {
         let (created, candidate) = self.elections.get(election)?.first_key_value()?;
         Some((&candidate.key, *created))
+    }
+
+    /// Whether an era that was written at a revision that is in the picture is not the one in the picture.
+    pub(super) fn has_missed(&self, written: Option<(&[u8], i64)>) -> bool {
+        let (value, revision) = written.unwrap_or((b"0", 0));
+        revision <= self.revision && era(value).is_some_and(|era| era != self.era)
     }
 
     pub(super) fn leader(&self, election: &str) -> Option<Leader> {
@@ -175,6 +192,35 @@ mod tests {
         assert_eq!(leader(&queues, "/p/e/a/"), Some(("new".to_owned(), 8)));
         assert_eq!(queues.apply(&put("/p/era", "1", 10)), Changed::Era);
         assert_eq!(leader(&queues, "/p/e/a/"), Some(("new".to_owned(), (1 << 48) + 8)));
+    }
+
+    #[test]
+    fn an_era_that_was_never_told_of_is_one_of_another_etcd() {
+        let mut queues = Queues::new(&Keys::new("/p"));
+        assert!(!queues.has_missed(None));
+        queues.replace(&[kv("/p/era", "2", 6, 6)], 9);
+        assert!(
+            !queues.has_missed(Some((b"2", 6))) && !queues.has_missed(Some((b"3", 10))),
+            "it will be told"
+        );
+        assert!(queues.has_missed(Some((b"3", 7))) && queues.has_missed(None));
+    }
+
+    #[test]
+    fn a_picture_is_told_from_that_of_another_past() {
+        let (one, other) = (kv("/p/e/a/1", "one", 5, 5), kv("/p/e/a/2", "other", 6, 6));
+        let mut queues = Queues::new(&Keys::new("/p"));
+        queues.replace(&[one.clone(), other.clone()], 6);
+        queues.apply(&delete("/p/e/a/1", 7));
+        assert!(queues.is_of(std::slice::from_ref(&other)));
+        for past in [
+            &[][..],
+            std::slice::from_ref(&one),
+            &[one.clone(), other.clone()],
+            &[kv("/p/e/a/2", "other", 7, 7)],
+        ] {
+            assert!(!queues.is_of(past), "{past:?}");
+        }
     }
 
     #[test]

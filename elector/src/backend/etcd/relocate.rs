@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::client::CallError;
 use super::leases::{Leases, candidate};
-use super::wire::{Compare, PutRequest, TxnRequest};
+use super::wire::{Compare, LeaseKeepAliveRequest, PutRequest, TxnRequest};
 
 /// etcd takes 128 operations in a transaction by default.
 const KEYS_PER_MOVE: usize = 100;
@@ -19,33 +19,49 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Moves what is on the lease with this name, until that is done or the lease is not used any more.
 pub(super) async fn relocate(leases: Arc<Leases>, name: i64) {
-    let Some(asked) = leases.pool().get(&name).map(|lease| lease.asked) else { return };
-    let carrier = loop {
-        match leases.grant(asked).await {
-            Ok(granted) => break granted.id,
-            Err(_) if leases.pool().contains_key(&name) => tokio::time::sleep(PAUSE).await,
-            Err(_) => return,
+    loop {
+        let asked = leases.pool().get(&name).map(|lease| lease.asked);
+        let Some(asked) = asked else { return };
+        if let Ok(granted) = leases.grant(asked).await
+            && move_to(&leases, name, granted.id).await
+        {
+            return;
         }
-    };
-    let keys = leases.pool().get_mut(&name).map(|lease| lease.begin_move(carrier)).unwrap_or_default();
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// False: the carrier is gone, or did not answer, and another one is needed.
+async fn move_to(leases: &Leases, name: i64, carrier: i64) -> bool {
+    let begun = leases.pool().get_mut(&name).map(|lease| (lease.begin_move(carrier), lease.moving_from()));
+    let (keys, from) = begun.unwrap_or_default();
+    // Who was renewed before this counts on the lease that it leaves: the carrier has to last as long.
+    let extended = leases.client().call(LeaseKeepAliveRequest { id: carrier }).await;
+    if !extended.is_ok_and(|answer| answer.ttl > 0) {
+        return false;
+    }
     for some in keys.chunks(KEYS_PER_MOVE) {
-        while move_keys(&leases, name, carrier, some).await.is_err() {
-            if !leases.pool().contains_key(&name) {
-                return;
+        loop {
+            match move_keys(leases, name, (from, carrier), some).await {
+                Ok(()) => break,
+                Err(CallError::LeaseNotFound) => return false,
+                Err(_) if !leases.pool().contains_key(&name) => return true,
+                Err(_) => tokio::time::sleep(PAUSE).await,
             }
-            tokio::time::sleep(PAUSE).await;
         }
     }
     if let Some(lease) = leases.pool().get_mut(&name) {
         lease.end_move();
     }
+    true
 }
 
-/// Each for itself: one that is gone does not keep the others.
+/// Each for itself: one that is gone does not keep the others. Only from where they are now: a request that arrives
+/// after a later move must not put them back on a lease that nobody extends any more.
 async fn move_keys(
     leases: &Leases,
     name: i64,
-    carrier: i64,
+    (from, carrier): (i64, i64),
     keys: &[(String, i64)],
 ) -> Result<(), CallError> {
     let mut all = TxnRequest::default();
@@ -57,7 +73,8 @@ async fn move_keys(
             ignore_value: true,
             ..PutRequest::default()
         };
-        all = all.then(TxnRequest::when([Compare::created_at(key, *created)]).then(put));
+        let compares = [Compare::created_at(key.as_str(), *created), Compare::on_lease(key, from)];
+        all = all.then(TxnRequest::when(compares).then(put));
     }
     leases.client().call(all).await.map(drop)
 }

@@ -3,7 +3,7 @@
 //! For every lease one keep-alive, which extends it, and for every hundred keys on it one transaction that only
 //! compares and reads, which proves by etcd's log that the leaderships were still there after the call began. The
 //! keep-alive alone proves nothing: a stopped etcd leader that wakes up answers it, too. What must stay true: only
-//! that transaction can say that a leadership is over.
+//! that transaction, or this process that takes the key itself, can say that a leadership is over.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -67,9 +67,10 @@ async fn renew_lease(core: Arc<Core>, lease: i64, held: Vec<Held>) -> Answers {
     let mut answers = Vec::with_capacity(held.len());
     for (some, living) in checked {
         for held in some {
-            let result = judge(&core, &alive, &living, &held);
-            if result.is_ok() {
-                core.leases.renewed(lease, &held.election, since);
+            let mut result = judge(&core, &alive, &living, &held);
+            // The keeper takes the key of who was granted it longer ago than its ttl, be it renewed meanwhile.
+            if result.is_ok() && !core.leases.renewed(lease, &held.election, since) {
+                result = Err(RenewError::Gone);
             }
             answers.push((held.place, result));
         }

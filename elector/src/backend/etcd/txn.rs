@@ -21,9 +21,24 @@ impl Compare {
         Self::new(key, CompareTarget::Create, CompareResult::Greater, Operand::Create(revision))
     }
 
+    /// The key was created before this revision, or does not exist.
+    pub fn created_before(key: impl Into<Vec<u8>>, revision: i64) -> Self {
+        Self::new(key, CompareTarget::Create, CompareResult::Less, Operand::Create(revision))
+    }
+
     /// The key was last changed at this revision; 0: it does not exist.
     pub fn changed_at(key: impl Into<Vec<u8>>, revision: i64) -> Self {
         Self::new(key, CompareTarget::Mod, CompareResult::Equal, Operand::Mod(revision))
+    }
+
+    /// The key was last changed before this revision, or does not exist.
+    pub fn changed_before(key: impl Into<Vec<u8>>, revision: i64) -> Self {
+        Self::new(key, CompareTarget::Mod, CompareResult::Less, Operand::Mod(revision))
+    }
+
+    /// The key lives and ends with this lease.
+    pub fn on_lease(key: impl Into<Vec<u8>>, lease: i64) -> Self {
+        Self::new(key, CompareTarget::Lease, CompareResult::Equal, Operand::Lease(lease))
     }
 
     /// The key exists and has exactly this value.

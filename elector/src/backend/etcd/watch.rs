@@ -3,7 +3,8 @@
 //! It is reopened, elsewhere if need be, at the last revision seen + 1 whenever its stream ends, its endpoint is
 //! ejected, or nothing is heard for a while although progress is asked for. The elections' mirror reads it,
 //! and so can the gateway. What must stay true: every change is delivered once and in order, and what is known to be
-//! applied only moves with changes, never with a progress notification (etcd has sent those too early).
+//! applied only moves with changes, never with a progress notification (etcd has sent those too early). It cannot
+//! know whether the etcd where it opens again is one that was restored from a backup, and says when it opens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct Watch {
     /// The first revision that was not delivered yet.
     next: i64,
     open: Option<Open>,
+    /// The last stream ended or did not open: a pause is due.
+    failed: bool,
     pause: Duration,
 }
 
@@ -56,6 +59,18 @@ pub enum WatchError {
     Refused(String),
 }
 
+/// What becomes of a watch.
+#[derive(Debug)]
+pub enum News {
+    /// A stream is open. What it tells follows on what was told before only if etcd is still what it was: one that
+    /// was restored from a backup is silent up to a revision that it has yet to reach, or goes on with another past.
+    Opened,
+    /// Whole revisions, in order.
+    Changes(Vec<Event>),
+    /// The stream has ended; it is opened again.
+    Ended,
+}
+
 /// What an answer of the server means.
 enum Heard {
     Changes(Vec<Event>),
@@ -72,6 +87,7 @@ impl Watch {
             range_end: range_end.to_vec(),
             next,
             open: None,
+            failed: false,
             pause: FIRST_PAUSE,
         }
     }
@@ -79,8 +95,19 @@ impl Watch {
     /// The next changes: whole revisions, in order. Dropping the future loses none.
     pub async fn changes(&mut self) -> Result<Vec<Event>, WatchError> {
         loop {
+            if let News::Changes(events) = self.news().await? {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// The next changes, or what becomes of the stream before that. Dropping the future loses none.
+    pub async fn news(&mut self) -> Result<News, WatchError> {
+        loop {
             let Some(open) = &mut self.open else {
-                self.reopen().await?;
+                if self.reopen().await? {
+                    return Ok(News::Opened);
+                }
                 continue;
             };
             let heard = match timeout(ASK_AFTER, open.answers.message()).await {
@@ -92,9 +119,12 @@ impl Watch {
                 Err(_) => open.ask_for_progress(),
             };
             match heard {
-                Heard::Changes(events) => return Ok(events),
+                Heard::Changes(events) => return Ok(News::Changes(events)),
                 Heard::Nothing => {}
-                Heard::Ended => self.close().await,
+                Heard::Ended => {
+                    self.close();
+                    return Ok(News::Ended);
+                }
             }
         }
     }
@@ -128,28 +158,33 @@ impl Watch {
     }
 
     /// A stream that ended says little about its endpoint, but the next one is as good.
-    async fn close(&mut self) {
+    fn close(&mut self) {
         if let Some(open) = self.open.take() {
             open.endpoint.eject();
         }
-        sleep(self.pause).await;
-        self.pause = LONGEST_PAUSE.min(self.pause * 2);
+        self.failed = true;
     }
 
-    async fn reopen(&mut self) -> Result<(), WatchError> {
+    /// After a pause, if the last attempt failed. Whether it is open now.
+    async fn reopen(&mut self) -> Result<bool, WatchError> {
+        if self.failed {
+            sleep(self.pause).await;
+            self.pause = LONGEST_PAUSE.min(self.pause * 2);
+            self.failed = false;
+        }
         let endpoint = self.client.pick();
         let opened = timeout(OPEN_DEADLINE, self.open_at(Arc::clone(&endpoint))).await;
         match opened.unwrap_or_else(|_| Err(CallError::Unavailable("silence".to_owned()))) {
             Ok(open) => {
                 self.open = Some(open);
-                return Ok(());
+                return Ok(true);
             }
             Err(CallError::Refused(reason)) => return Err(WatchError::Refused(reason)),
             Err(CallError::TokenRefused) => self.client.forget_token(),
             Err(_) => endpoint.eject(),
         }
-        self.close().await;
-        Ok(())
+        self.failed = true;
+        Ok(false)
     }
 
     async fn open_at(&self, endpoint: Arc<Endpoint>) -> Result<Open, CallError> {
