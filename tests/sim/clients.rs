@@ -1,5 +1,5 @@
-//! Leaders one after the other for each resource, zombies that still show older tokens, and the last leader of all,
-//! whose requests have to pass everywhere once trouble has ended.
+//! Where no election issues tokens: leaders one after the other, and zombies that still show older tokens. And
+//! everywhere the last leader of all, whose requests have to pass at every gateway once trouble has ended.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +15,8 @@ use super::world::{Event, World};
 pub(crate) struct Line {
     tokens: Vec<Token>,
     counted: u64,
+    /// Which elector has resigned last, and what.
+    pub(crate) resigned: Option<(usize, Token)>,
     /// The last leader, and where its requests have passed.
     last: Option<Token>,
     served: BTreeSet<usize>,
@@ -31,14 +33,14 @@ impl Line {
 impl World {
     /// Done by somebody whose way to etcd is of no interest here.
     pub(crate) fn perform(&mut self, txn: Txn) {
-        let (_, entry) = self.etcd.execute(&txn);
+        let (_, entry) = self.etcd.execute(&txn, self.now);
         if let Some(entry) = entry {
             self.committed(&entry, &txn);
         }
     }
 
     pub(crate) fn client(&mut self, resource: usize) {
-        if self.quiet_since.is_some() {
+        if self.quiet_since.is_some() || self.plan.issued[resource] {
             return;
         }
         let next = self.dice.around(self.plan.request_every);
@@ -47,7 +49,7 @@ impl World {
             return;
         }
         if self.lines[resource].tokens.is_empty() || self.dice.chance(self.plan.handover) {
-            self.hand_over(resource);
+            self.lines[resource].counted += self.dice.between(1, 3);
         }
         let Some(leader) = self.leader(resource) else { return };
         let line = &mut self.lines[resource];
@@ -60,34 +62,18 @@ impl World {
         self.request(resource, token);
     }
 
-    fn request(&mut self, resource: usize, token: Token) {
+    pub(crate) fn request(&mut self, resource: usize, token: Token) {
         let host = self.dice.index(self.hosts.len());
         let delay = self.latency();
         self.set_after(delay, Event::Arrive { host, resource, token });
     }
 
+    /// Who may write: whoever says so, or the one whose job was told by its elector.
     fn leader(&self, resource: usize) -> Option<Token> {
-        let era = floor(self.etcd.state.era?);
         if self.plan.issued[resource] {
-            let (_, created) = self.etcd.state.head(&self.resources[resource])?;
-            return Token::new(era + created);
+            return self.told_leader(resource);
         }
-        Token::new(era + self.lines[resource].counted)
-    }
-
-    fn hand_over(&mut self, resource: usize) {
-        if !self.plan.issued[resource] {
-            self.lines[resource].counted += self.dice.between(1, 3);
-            return;
-        }
-        let name = self.resources[resource].clone();
-        let lease = self.number();
-        if self.dice.chance(700) {
-            self.perform(Txn::Stand { resource: name.clone(), lease });
-        }
-        if let Some((lease, _)) = self.etcd.state.head(&name).filter(|(head, _)| *head != lease) {
-            self.perform(Txn::StepDown { resource: name, lease });
-        }
+        Token::new(floor(self.etcd.state.era?) + self.lines[resource].counted)
     }
 
     /// The last leader comes, and asks everywhere until it was let through.
@@ -119,16 +105,7 @@ impl World {
         if stands && self.lines[resource].last.is_some_and(|token| token.era() == era) {
             return;
         }
-        if self.plan.issued[resource] {
-            let name = self.resources[resource].clone();
-            while let Some((lease, _)) = self.etcd.state.head(&name) {
-                self.perform(Txn::StepDown { resource: name.clone(), lease });
-            }
-            let lease = self.number();
-            self.perform(Txn::Stand { resource: name, lease });
-        } else {
-            self.lines[resource].counted += 1;
-        }
+        self.lines[resource].counted += 1;
         self.lines[resource].last = self.leader(resource);
         self.lines[resource].served.clear();
     }
@@ -159,6 +136,7 @@ impl World {
                 line.last, line.served
             ));
         }
+        lines.extend(self.describe_electors());
         for (index, host) in self.hosts.iter().enumerate() {
             let Some(session) = host.process.as_ref().and_then(|process| process.session()) else {
                 lines.push(format!("{}: outside", super::trace::letter(index)));

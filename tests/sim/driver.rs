@@ -7,6 +7,8 @@ mod answers;
 mod changes;
 mod outputs;
 
+pub(crate) use answers::queues;
+
 use std::time::Duration;
 
 use highgate::replica::{Input, Time};

@@ -5,6 +5,7 @@
 //! stay true: the compares are those of `requests.rs`, no more and no fewer; a revision is made if and only if
 //! something was put or deleted.
 
+mod elections;
 mod txn;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use highgate::replica::{Incarnation, Record, Revision};
 use highgate_elector::Resource;
 
+use super::clock::Nanos;
+pub(crate) use elections::{Candidate, Held, encoded};
 pub(crate) use txn::{Reply, Txn, key_of};
 
 /// A value with the revisions at which its key was made and last put.
@@ -25,7 +28,7 @@ pub(crate) struct Kept<T> {
 }
 
 /// `m/<incarnation>`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemberValue {
     pub(crate) watermark: Revision,
     pub(crate) draining: Vec<Revision>,
@@ -48,20 +51,23 @@ pub(crate) struct TombstoneValue {
 pub(crate) struct State {
     pub(crate) revision: Revision,
     pub(crate) era: Option<u64>,
+    /// The revision that wrote it.
+    pub(crate) era_changed: Revision,
     /// The version of `seq`, and the revision it was last put at.
     pub(crate) seq: (u64, Revision),
     pub(crate) fences: BTreeMap<Resource, Record>,
     pub(crate) members: BTreeMap<Incarnation, Kept<MemberValue>>,
     pub(crate) tombstones: BTreeMap<String, Kept<TombstoneValue>>,
-    /// By resource and lease: the revision the candidate was created at.
-    pub(crate) candidates: BTreeMap<(Resource, u64), Revision>,
+    /// By resource and by the lease that they are named after.
+    pub(crate) candidates: BTreeMap<(Resource, u64), Candidate>,
+    pub(crate) leases: BTreeMap<u64, Held>,
 }
 
 impl State {
     /// Who leads: the oldest candidate.
     pub(crate) fn head(&self, resource: &Resource) -> Option<(u64, Revision)> {
         let below = self.candidates.range((resource.clone(), 0)..=(resource.clone(), u64::MAX));
-        below.map(|((_, lease), created)| (*lease, *created)).min_by_key(|(_, created)| *created)
+        below.map(|((_, lease), candidate)| (*lease, candidate.created)).min_by_key(|(_, created)| *created)
     }
 }
 
@@ -74,7 +80,7 @@ pub(crate) enum KeyChange {
     Tombstone(String, Kept<TombstoneValue>),
     TombstoneGone(String),
     Era(u64),
-    Came(Resource, u64, Revision),
+    Came(Resource, u64, Candidate),
     Went(Resource, u64),
 }
 
@@ -110,6 +116,7 @@ pub(crate) struct Laxity {
     pub(crate) era_without_tombstone: bool,
     pub(crate) renew_without_member: bool,
     pub(crate) join_over_tombstone: bool,
+    pub(crate) renewed_by_late_copies: bool,
 }
 
 #[derive(Debug, Default)]
@@ -121,17 +128,28 @@ pub(crate) struct Etcd {
     log: Vec<Rc<Entry>>,
     pub(crate) compacted: Revision,
     pub(crate) paused_until: u64,
+    /// Counts the elections of its own leader.
+    pub(crate) term: u64,
+    /// The error of the clock that leases are counted by.
+    pub(crate) ppm: i64,
     pub(crate) laxity: Laxity,
 }
 
 impl Etcd {
-    pub(crate) fn new(laxity: Laxity) -> Self {
-        Self { cluster: 1, laxity, ..Self::default() }
+    pub(crate) fn new(laxity: Laxity, ppm: i64) -> Self {
+        Self { cluster: 1, term: 1, ppm, laxity, ..Self::default() }
     }
 
     /// What was committed, if anything, comes with the answer.
-    pub(crate) fn execute(&mut self, txn: &Txn) -> (Answer, Option<Rc<Entry>>) {
-        let (reply, changes, counts) = txn::run(self, txn);
+    pub(crate) fn execute(&mut self, txn: &Txn, now: Nanos) -> (Answer, Option<Rc<Entry>>) {
+        let (reply, changes, counts) = match txn {
+            Txn::Grant { lease, ttl } => txn::nothing(self.grant(*lease, *ttl, now)),
+            Txn::KeepAlive { lease } => txn::nothing(self.keep_alive(*lease, now)),
+            txn => txn::run(self, txn),
+        };
+        if let Txn::Revoke { lease } = txn {
+            self.state.leases.remove(lease);
+        }
         let entry = (!changes.is_empty() || counts).then(|| self.commit(changes, counts));
         let reply = reply.unwrap_or_else(|| {
             let state = Rc::new(self.state.clone());
@@ -170,10 +188,11 @@ impl Etcd {
     }
 
     /// From a backup, as another cluster or the same.
-    pub(crate) fn restore(&mut self, backup: State, cluster: u64) {
+    pub(crate) fn restore(&mut self, backup: State, cluster: u64, now: Nanos) {
         self.cluster = cluster;
         self.history += 1;
         self.state = backup;
+        self.elect(now);
         self.compact();
     }
 }
@@ -185,9 +204,12 @@ fn apply(state: &mut State, change: &KeyChange) {
         KeyChange::MemberGone(id) => drop(state.members.remove(&id)),
         KeyChange::Tombstone(name, kept) => drop(state.tombstones.insert(name, kept)),
         KeyChange::TombstoneGone(name) => drop(state.tombstones.remove(&name)),
-        KeyChange::Era(era) => state.era = Some(era),
-        KeyChange::Came(resource, lease, created) => {
-            state.candidates.insert((resource, lease), created);
+        KeyChange::Era(era) => {
+            state.era = Some(era);
+            state.era_changed = state.revision;
+        }
+        KeyChange::Came(resource, lease, candidate) => {
+            state.candidates.insert((resource, lease), candidate);
         }
         KeyChange::Went(resource, lease) => drop(state.candidates.remove(&(resource, lease))),
     }

@@ -9,7 +9,7 @@ use super::etcd::{Reply, Txn};
 use super::host::Command;
 use super::plan::{Fault, Network};
 use super::trace::{letter, short};
-use super::wire::Purpose;
+use super::wire::{Party, Purpose};
 use super::world::{Event, World};
 
 impl World {
@@ -39,6 +39,10 @@ impl World {
                 self.note(|| "etcd is paused".to_owned());
                 self.etcd.paused_until = self.now + length;
             }
+            Fault::ElectEtcd => self.elect_etcd(),
+            Fault::PauseElector => self.pause_elector(length),
+            Fault::CrashElector => self.crash_elector(),
+            Fault::UnplugElector => self.unplug_elector(length),
             Fault::Compact => self.etcd.compact(),
             Fault::BumpEra => self.call(host, Purpose::BumpRead, Txn::ReadEra),
             Fault::Restore => self.restore(),
@@ -77,7 +81,7 @@ impl World {
     fn deafen(&mut self, host: usize, length: Nanos) {
         let until = self.now + length;
         self.note(|| format!("{}'s watch says nothing for a while", letter(host)));
-        for stream in self.streams.values_mut().filter(|stream| stream.host == host) {
+        for stream in self.streams.values_mut().filter(|stream| stream.party == Party::Gateway(host)) {
             stream.deaf_until = until;
         }
     }
@@ -109,8 +113,10 @@ impl World {
         let cluster = if self.dice.chance(500) { self.etcd.cluster } else { self.number() };
         self.note(|| format!("etcd is restored to revision {}", backup.revision));
         self.tally.restores += 1;
-        self.judge.restored(&backup);
-        self.etcd.restore(backup, cluster);
+        self.judge.restored(&backup, self.now);
+        self.wrong_everybody();
+        self.etcd.restore(backup, cluster, self.now);
+        self.count_leases();
         let to = self.judge.highest_era + 1;
         let tombstone = self.reader(0).era_tombstone();
         self.perform(Txn::BeginEra { from: Some(from), to, tombstone });
@@ -188,6 +194,7 @@ impl World {
         for stream in self.streams.values_mut() {
             stream.deaf_until = 0;
         }
+        self.quiet_electors();
         for host in 0..self.hosts.len() {
             self.hosts[host].unplugged_until = 0;
             if self.hosts[host].stalled_until.is_some() {
@@ -199,6 +206,10 @@ impl World {
                 self.resume(host);
             }
             self.set(self.now, Event::Start { host });
+        }
+        // A counted revision that a watch has lost is noticed with the next one, and there may be none by itself.
+        if let Some(era) = self.etcd.state.era {
+            self.perform(Txn::Propose { era, proposals: Vec::new() });
         }
         self.set(self.now, Event::Check);
     }

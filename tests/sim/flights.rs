@@ -462,6 +462,15 @@ impl World {
         }
     }
 
+    /// Whether a client still waits for something that it sent with this token.
+    pub(crate) fn is_under_way(&self, resource: usize, token: Token) -> bool {
+        let flies = |flight: &Flight| matches!(flight.phase, Phase::Admitted | Phase::Forwarded);
+        let of_it = |flight: &Flight| flight.resource == resource && flight.token == token && flies(flight);
+        let waits = |approach: &Approach| approach.resource == resource && approach.token == token;
+        let living = self.hosts.iter().filter_map(|host| host.process.as_ref());
+        self.flights.values().any(of_it) || living.flat_map(|process| &process.waiting).any(waits)
+    }
+
     fn flights_of(&self, host: usize) -> Vec<u64> {
         let number = self.hosts[host].process_number();
         let of_it = |(_, flight): &(&u64, &Flight)| flight.host == host && flight.process == number;

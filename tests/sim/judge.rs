@@ -4,7 +4,7 @@
 //! Whether something is under way is judged from its forward to its certain end: a whole response, or D after it was
 //! cut or its gateway crashed or passed its validity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highgate::replica::{Incarnation, Record, Revision, State as Gate};
 use highgate_elector::{Resource, Token};
@@ -35,6 +35,13 @@ pub(crate) struct Judge {
     said: BTreeMap<Incarnation, (Revision, Vec<Revision>)>,
     /// By the revision they joined at, too: a join that is run twice may bring one back that never began.
     pub(crate) evicted: BTreeMap<(Incarnation, Revision), Nanos>,
+    /// Marks that were ever open.
+    pub(crate) opened: BTreeSet<(Resource, u64)>,
+    /// When there was last no gateway that etcd knew of.
+    pub(crate) unguarded_at: Nanos,
+    guarded: bool,
+    /// Per resource, the highest token that a job was told.
+    pub(crate) told: BTreeMap<usize, Token>,
     /// Incarnations whose process has ended.
     pub(crate) dead: BTreeMap<Incarnation, Nanos>,
 }
@@ -70,8 +77,17 @@ impl Judge {
         self.under_way.get(&resource).is_some_and(|under_way| under_way.iter().any(unknown))
     }
 
-    pub(crate) fn restored(&mut self, backup: &State) {
+    pub(crate) fn restored(&mut self, backup: &State, now: Nanos) {
         self.marks = backup.fences.clone();
+        self.guarded(!backup.members.is_empty(), now);
+    }
+
+    /// Whether etcd knows of gateways from now on.
+    fn guarded(&mut self, guarded: bool, now: Nanos) {
+        if !guarded || !self.guarded {
+            self.unguarded_at = now;
+        }
+        self.guarded = guarded;
     }
 
     fn others(&mut self, resource: usize, now: Nanos) -> &mut Vec<UnderWay> {
@@ -122,6 +138,7 @@ impl World {
 
     /// etcd has committed something.
     pub(crate) fn committed(&mut self, entry: &Entry, txn: &Txn) {
+        self.tally.elector_raises += u64::from(matches!(txn, Txn::Raise { .. }));
         for change in &entry.changes {
             match change {
                 KeyChange::Fence(resource, record) => self.judge_mark(entry, resource, record),
@@ -151,14 +168,23 @@ impl World {
                     self.note(|| format!("etcd {}: era {era}", entry.revision));
                 }
                 KeyChange::Member(id, kept) => self.note_word(entry, *id, &kept.value),
-                KeyChange::Came(resource, _, created) => {
-                    self.note(|| format!("etcd {}: candidate {created} for {resource}", entry.revision));
+                KeyChange::Came(resource, lease, candidate) => {
+                    let (revision, created, carrier) = (entry.revision, candidate.created, candidate.carrier);
+                    self.note(|| {
+                        format!(
+                            "etcd {revision}: candidate {created} of {lease} for {resource}, on {carrier}"
+                        )
+                    });
                 }
                 KeyChange::Went(resource, lease) => {
-                    self.note(|| format!("etcd {}: lease {lease} gone from {resource}", entry.revision));
+                    self.note(|| {
+                        format!("etcd {}: candidate of {lease} gone from {resource}", entry.revision)
+                    });
+                    self.judge_departure(resource, *lease);
                 }
             }
         }
+        self.judge.guarded(!self.etcd.state.members.is_empty(), self.now);
         self.arm_streams();
     }
 
@@ -213,6 +239,7 @@ impl World {
             self.tally.raises += 1;
         }
         if record.state == Gate::Open {
+            self.judge.opened.insert((resource.clone(), record.token));
             self.judge_open(resource, record);
         }
         if record.state == Gate::Open && before.state == Gate::Raised {

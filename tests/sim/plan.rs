@@ -21,6 +21,8 @@ pub(crate) enum Focus {
     Network,
     /// Answers that are very late, and then nothing at all.
     Answers,
+    /// Joins that are run late and twice, and members that are evicted again and again.
+    Joins,
     Eras,
     Operators,
 }
@@ -51,6 +53,11 @@ pub(crate) enum Fault {
     DeleteByHand,
     /// A route with a longer lock-delay.
     Promise,
+    /// etcd elects a new leader, and the old one may revoke leases that it had extended.
+    ElectEtcd,
+    PauseElector,
+    CrashElector,
+    UnplugElector,
 }
 
 /// How badly the network behaves, in times of a thousand.
@@ -93,6 +100,13 @@ pub(crate) struct Plan {
     pub(crate) blocks: Vec<bool>,
     /// Lock-delays change while it runs.
     pub(crate) uneven: bool,
+    /// The clocks of the electors' machines, and of etcd's.
+    pub(crate) elector_ppm: Vec<i64>,
+    pub(crate) etcd_ppm: i64,
+    /// Of the electors' leases.
+    pub(crate) ttl: Duration,
+    /// Electors wait for the gateways before a job is told its token.
+    pub(crate) sealed: bool,
 }
 
 impl Plan {
@@ -108,36 +122,50 @@ impl Plan {
             Focus::Watches,
             Focus::Network,
             Focus::Answers,
+            Focus::Joins,
             Focus::Eras,
             Focus::Operators,
         ];
         let drawn = dice.pick(&kinds);
         let focus = focus.unwrap_or(drawn);
-        let timing = timing(dice);
+        let timing = timing(focus, dice);
         let (validity, delay) = (nanos(timing.validity), nanos(timing.lock_delay));
         let hosts = dice.pick(&[2, 3, 3, 3, 4]);
-        let resources = dice.pick(&[1, 1, 2, 3]);
+        let resources = if focus == Focus::Joins { 1 } else { dice.pick(&[1, 1, 2, 3]) };
+        // What electors do takes time from what a run with a certain kind of trouble is about.
+        let elected = match focus {
+            Focus::Joins => 0,
+            Focus::Restarts | Focus::Operators | Focus::Answers => 200,
+            _ => 500,
+        };
         let faults = faults(focus, dice);
         let restored = faults.contains(&Fault::Restore);
-        let blocking = if focus == Focus::Operators { 400 } else { 120 };
+        let blocking = if focus == Focus::Operators { 700 } else { 120 };
         let limit = if control == Some(Control::WildClocks) { 60_000 } else { MAX_PPM };
         Self {
             hosts,
             timing,
             ppm: (0..hosts).map(|_| rate(dice, limit)).collect(),
             chaos: dice.between(12, 24) * validity + 6 * delay,
-            fault_every: dice.between(validity / 3, 2 * validity),
+            fault_every: match focus {
+                Focus::Joins => dice.between(validity / 3, 3 * validity / 2),
+                _ => dice.between(validity / 3, 2 * validity),
+            },
             network: network(focus, dice),
             request_every: dice.between(validity / 40, validity / 6),
             handover: dice.between(30, 250),
             zombie: dice.between(50, 500),
             service: dice.pick(&[5 * MILLI, 30 * MILLI, validity / 8, validity / 2, validity, 3 * validity]),
             hold: dice.pick(&[validity / 4, validity, 2 * validity]),
-            issued: (0..resources).map(|_| dice.chance(300)).collect(),
+            issued: (0..resources).map(|_| dice.chance(elected)).collect(),
             // After a restore nobody knows of a lock-delay that is longer than that of who begins the era, nor that
             // outcomes were left to an operator.
             blocks: (0..resources).map(|_| !restored && dice.chance(blocking)).collect(),
-            uneven: !restored && dice.chance(200),
+            uneven: !restored && dice.chance(if focus == Focus::Joins { 600 } else { 200 }),
+            elector_ppm: (0..dice.between(2, 3)).map(|_| rate(dice, limit)).collect(),
+            etcd_ppm: rate(dice, limit),
+            ttl: Duration::from_secs(dice.pick(&[1, 2, 2, 3, 5])),
+            sealed: dice.chance(750),
             faults,
         }
     }
@@ -147,14 +175,28 @@ impl Plan {
     pub(crate) fn patience(&self) -> Nanos {
         let Timing { validity, lock_delay, drain_timeout } = self.timing;
         let longest = 4 * nanos(lock_delay);
-        12 * nanos(validity) + 4 * longest + 4 * nanos(drain_timeout) + 2 * self.hold + 40 * SECOND
+        12 * nanos(validity)
+            + 4 * longest
+            + 4 * nanos(drain_timeout)
+            + 2 * self.hold
+            + 6 * nanos(self.ttl)
+            + 40 * SECOND
     }
 }
 
-fn timing(dice: &mut Dice) -> Timing {
-    let validity = Duration::from_millis(dice.pick(&[500, 1000, 1000, 2000, 4000]));
+/// Late answers matter most where little else is waited for, and tombstones where they stay for long.
+fn timing(focus: Focus, dice: &mut Dice) -> Timing {
+    let validity = Duration::from_millis(match focus {
+        Focus::Answers => dice.pick(&[1000, 2000, 4000]),
+        Focus::Joins => 500,
+        _ => dice.pick(&[500, 1000, 1000, 2000, 4000]),
+    });
     let short = Duration::from_millis(100);
-    let lock_delay = dice.pick(&[Duration::ZERO, short, validity / 3, validity / 2, validity, 2 * validity]);
+    let lock_delay = match focus {
+        Focus::Answers => dice.pick(&[Duration::ZERO, Duration::ZERO, short]),
+        Focus::Joins | Focus::Operators => dice.pick(&[validity, 2 * validity]),
+        _ => dice.pick(&[Duration::ZERO, short, validity / 3, validity / 2, validity, 2 * validity]),
+    };
     let drain_timeout = dice.pick(&[short / 2, 2 * short, validity / 2, validity]);
     Timing { validity, lock_delay, drain_timeout }
 }
@@ -182,6 +224,10 @@ fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
         DeleteByHand,
         Promise,
         BumpEra,
+        ElectEtcd,
+        PauseElector,
+        CrashElector,
+        UnplugElector,
     ];
     let more: &[Fault] = match focus {
         Focus::Calm => return Vec::new(),
@@ -191,6 +237,7 @@ fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
         Focus::Watches => &[Deafen, Deafen, Deafen, Compact, Stall],
         Focus::Network => &[Unplug, PauseEtcd, Unplug],
         Focus::Answers => &[Unplug, Unplug, Unplug, Unplug],
+        Focus::Joins => &[Crash, Crash, Unplug, Unplug, Pause, Stall, Promise],
         Focus::Eras => &[BumpEra, Restore, Restore, Restore, Deafen, Unplug],
         Focus::Operators => &[Retire, Retire, Freeze, Freeze, BumpEra, Promise],
     };
@@ -206,6 +253,11 @@ fn network(focus: Focus, dice: &mut Dice) -> Network {
     if focus == Focus::Calm {
         return Network::QUIET;
     }
+    if focus == Focus::Joins {
+        let (slow, lost) = (dice.between(50, 250), dice.between(60, 350));
+        let twice = dice.between(200, 500);
+        return Network { slow, answer_lost: lost, twice, ..Network::QUIET };
+    }
     let mut up_to = |usual: u64, bad: Focus, worst: u64| {
         let limit = if focus == bad { worst } else { usual };
         dice.below(limit + 1)
@@ -214,7 +266,7 @@ fn network(focus: Focus, dice: &mut Dice) -> Network {
         slow: up_to(20, Focus::Network, 250),
         lost: up_to(10, Focus::Network, 80),
         answer_lost: up_to(20, Focus::Network, 120),
-        answer_slow: up_to(20, Focus::Answers, 400),
+        answer_slow: up_to(20, Focus::Answers, 700),
         twice: up_to(20, Focus::Network, 200),
         watch_loses: up_to(10, Focus::Watches, 150),
         watch_repeats: up_to(5, Focus::Watches, 40),

@@ -2,8 +2,16 @@
 
 use super::plan::Fault;
 
+/// How often something happened in a batch.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) times: u64,
+    /// It takes many runs to be sure that it happens.
+    pub(crate) rare: bool,
+}
+
 macro_rules! tally {
-    ($($field:ident: $name:literal),* $(,)?) => {
+    ($($field:ident: $name:literal $($rare:ident)?),* $(,)?) => {
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Tally {
             $(pub(crate) $field: u64,)*
@@ -14,8 +22,8 @@ macro_rules! tally {
                 $(self.$field += other.$field;)*
             }
 
-            pub(crate) fn rows(&self) -> Vec<(&'static str, u64)> {
-                vec![$(($name, self.$field)),*]
+            pub(crate) fn rows(&self) -> Vec<Row> {
+                vec![$(Row { name: $name, times: self.$field, rare: concat!("" $(, stringify!($rare))?) == "rare" }),*]
             }
         }
     };
@@ -65,6 +73,29 @@ tally! {
     etcd_pauses: "etcd pauses",
     freezes: "freezes",
     promises: "longer lock-delays",
+    elections: "elections won, and the job told",
+    elector_raises: "marks raised by electors",
+    sealed_terms: "of these jobs, told after the gateways had opened",
+    unsealed_terms: "of these jobs, told without sealing",
+    handovers: "elections won after a resignation",
+    renewals: "leaderships renewed",
+    resigned: "leaderships resigned",
+    expired: "leaderships lost: not renewed in time",
+    deposed: "leaderships lost: said by etcd",
+    job_writes: "requests by leaders' jobs",
+    zombie_writes: "requests by jobs that had lost their leadership",
+    lost_campaigns: "candidacies that failed and began anew",
+    read_back: "candidacies whose key was there already",
+    expired_leases: "leases that expired",
+    late_leases: "leases that expired late",
+    early_leases: "leases revoked early by an old leader of etcd",
+    wronged: "leaders whose key was taken early" rare,
+    moved_in_time: "keys that had moved to another lease before",
+    orphans: "candidates without anybody behind them, removed" rare,
+    other_etcds: "electors that noticed a restored etcd",
+    etcd_elections: "leaders of etcd elected",
+    elector_crashes: "electors crashed",
+    elector_pauses: "electors paused",
 }
 
 impl Tally {

@@ -103,8 +103,8 @@ impl Reader {
                 }
                 KeyChange::TombstoneGone(name) => Change::Forgotten(name.clone()),
                 KeyChange::Era(era) => Change::Era(*era),
-                KeyChange::Came(resource, lease, created) => {
-                    polls.push((resource.clone(), *lease, Some(*created)));
+                KeyChange::Came(resource, lease, candidate) => {
+                    polls.push((resource.clone(), *lease, Some(candidate.created)));
                     continue;
                 }
                 KeyChange::Went(resource, lease) => {

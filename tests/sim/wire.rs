@@ -11,6 +11,7 @@ use highgate::replica::{Incarnation, Proposal, Revision, Time};
 use highgate_elector::Resource;
 
 use super::clock::{MILLI, Nanos, SECOND, nanos};
+use super::elector::Ask;
 use super::etcd::{Answer, Entry, State, Txn};
 use super::host::{Changes, Memory};
 use super::trace::letter;
@@ -19,9 +20,16 @@ use super::world::{Event, World};
 const PATIENCE: Nanos = 400 * MILLI;
 const CALL_DEADLINE: Nanos = 5 * SECOND;
 
+/// Who speaks to etcd: a gateway or an elector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Party {
+    Gateway(usize),
+    Elector(usize),
+}
+
 /// A request whose answer somebody waits for.
 pub(crate) struct Call {
-    host: usize,
+    party: Party,
     process: u64,
     purpose: Purpose,
     txn: Rc<Txn>,
@@ -91,6 +99,8 @@ pub(crate) enum Purpose {
     },
     BumpRead,
     Bump,
+    /// An elector's.
+    Elect(Ask),
 }
 
 pub(crate) struct Report {
@@ -100,9 +110,9 @@ pub(crate) struct Report {
     pub(crate) answer: Option<Answer>,
 }
 
-/// A watch of a session.
+/// A watch of a session, or of an elector.
 pub(crate) struct Stream {
-    pub(crate) host: usize,
+    pub(crate) party: Party,
     process: u64,
     next: Revision,
     pub(crate) deaf_until: Nanos,
@@ -113,24 +123,48 @@ impl World {
     pub(crate) fn call(&mut self, host: usize, purpose: Purpose, txn: Txn) {
         let Some(process) = &self.hosts[host].process else { return };
         let (number, before) = (process.number, process.memory);
+        self.place((Party::Gateway(host), number), purpose, txn, before);
+    }
+
+    /// An elector asks.
+    pub(crate) fn ask_etcd(&mut self, elector: usize, ask: Ask, txn: Txn) {
+        let party = (Party::Elector(elector), self.electors[elector].life);
+        self.place(party, Purpose::Elect(ask), txn, Memory::default());
+    }
+
+    fn place(&mut self, (party, process): (Party, u64), purpose: Purpose, txn: Txn, before: Memory) {
         let id = self.number();
         let deadline = self.now + CALL_DEADLINE;
         let txn = Rc::new(txn);
-        self.calls.insert(id, Call { host, process: number, purpose, txn, before, deadline });
+        self.calls.insert(id, Call { party, process, purpose, txn, before, deadline });
         self.set(deadline, Event::GiveUp { call: id });
         self.attempt(id);
     }
 
+    fn unplugged_until(&self, party: Party) -> Nanos {
+        match party {
+            Party::Gateway(host) => self.hosts[host].unplugged_until,
+            Party::Elector(elector) => self.electors[elector].unplugged_until,
+        }
+    }
+
+    fn is_paused(&self, party: Party) -> bool {
+        match party {
+            Party::Gateway(host) => self.hosts[host].is_paused(),
+            Party::Elector(elector) => self.electors[elector].paused_until.is_some(),
+        }
+    }
+
     /// Sends it, once more.
     fn attempt(&mut self, id: u64) {
-        let Some(Call { host, txn, .. }) = self.calls.get(&id) else { return };
-        let (host, txn) = (*host, txn.clone());
+        let Some(Call { party, txn, .. }) = self.calls.get(&id) else { return };
+        let (party, txn) = (*party, txn.clone());
         self.set_after(PATIENCE, Event::Hedge { call: id });
         if self.dice.chance(self.network.lost) {
             return;
         }
         let mut at = self.now + self.latency();
-        let plugged_in = self.hosts[host].unplugged_until;
+        let plugged_in = self.unplugged_until(party);
         if plugged_in > self.now {
             if self.dice.chance(700) {
                 return;
@@ -166,7 +200,7 @@ impl World {
         if self.now + PATIENCE / 4 >= call.deadline {
             return;
         }
-        if self.hosts[call.host].is_paused() {
+        if self.is_paused(call.party) {
             return self.set_after(PATIENCE, Event::Hedge { call: id });
         }
         self.attempt(id);
@@ -179,13 +213,14 @@ impl World {
         }
         let late = !self.calls.contains_key(&id);
         self.tally.late_runs += u64::from(late);
-        let (answer, entry) = self.etcd.execute(txn);
+        let (answer, entry) = self.etcd.execute(txn, self.now);
+        self.count_lease(txn);
         if let Some(entry) = entry {
             self.tally.late_commits += u64::from(late);
             self.committed(&entry, txn);
         }
         let Some(call) = self.calls.get(&id) else { return };
-        let unplugged = self.hosts[call.host].unplugged_until > self.now;
+        let unplugged = self.unplugged_until(call.party) > self.now;
         if unplugged || self.dice.chance(self.network.answer_lost) {
             self.tally.lost_answers += 1;
             return;
@@ -203,20 +238,31 @@ impl World {
         if answer.as_ref().is_some_and(|answer| answer.history != self.etcd.history) {
             return;
         }
-        let Some(Call { host, process, purpose, before, .. }) = self.calls.remove(&id) else { return };
-        match &mut self.hosts[host].process {
-            Some(living) if living.number == process => {
-                living.reports.push_back(Report { purpose, before, answer });
-                self.poll(host);
+        let Some(Call { party, process, purpose, before, .. }) = self.calls.remove(&id) else { return };
+        match (party, purpose) {
+            (Party::Elector(elector), Purpose::Elect(ask)) => {
+                self.elector_hears(elector, process, ask, answer.map(|answer| answer.reply));
             }
-            _ => {}
+            (Party::Gateway(host), purpose) => {
+                let report = Report { purpose, before, answer };
+                let living = self.hosts[host].process.as_mut().filter(|living| living.number == process);
+                if let Some(living) = living {
+                    living.reports.push_back(report);
+                    self.poll(host);
+                }
+            }
+            (Party::Elector(_), _) => {}
         }
     }
 
     pub(crate) fn watch(&mut self, host: usize, next: Revision) -> u64 {
-        let id = self.number();
         let process = self.hosts[host].process_number();
-        self.streams.insert(id, Stream { host, process, next, deaf_until: 0, armed: false });
+        self.open_stream(Party::Gateway(host), process, next)
+    }
+
+    pub(crate) fn open_stream(&mut self, party: Party, process: u64, next: Revision) -> u64 {
+        let id = self.number();
+        self.streams.insert(id, Stream { party, process, next, deaf_until: 0, armed: false });
         self.arm(id);
         id
     }
@@ -233,7 +279,8 @@ impl World {
         let delay = if self.dice.chance(self.network.slow) { self.long_delay() / 4 } else { self.latency() };
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.armed = true;
-        let blocked = stream.deaf_until.max(self.hosts[stream.host].unplugged_until);
+        let (deaf, party) = (stream.deaf_until, stream.party);
+        let blocked = deaf.max(self.unplugged_until(party));
         let from = self.now.max(blocked).max(self.etcd.paused_until);
         self.set(from + delay, Event::Deliver { stream: id });
     }
@@ -242,20 +289,24 @@ impl World {
     pub(crate) fn deliver(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.armed = false;
-        let blocked =
-            stream.deaf_until.max(self.hosts[stream.host].unplugged_until).max(self.etcd.paused_until);
-        if blocked > self.now {
+        let (party, process, next, deaf) = (stream.party, stream.process, stream.next, stream.deaf_until);
+        if deaf.max(self.unplugged_until(party)).max(self.etcd.paused_until) > self.now {
             return self.arm(id);
         }
-        let (host, process, next) = (stream.host, stream.process, stream.next);
         let news = self.etcd.since(next).map(<[_]>::to_vec);
         match &news {
             None => drop(self.streams.remove(&id)),
             Some(entries) if entries.is_empty() => return,
             Some(entries) => {
-                stream.next = entries.last().map_or(next, |entry| entry.revision + 1);
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.next = entries.last().map_or(next, |entry| entry.revision + 1);
+                }
             }
         }
+        let host = match party {
+            Party::Gateway(host) => host,
+            Party::Elector(elector) => return self.elector_sees(elector, process, id, news),
+        };
         let news = news.map(|entries| self.garble(host, entries));
         let Some(living) = self.hosts[host].process.as_mut().filter(|living| living.number == process) else {
             self.streams.remove(&id);

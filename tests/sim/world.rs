@@ -7,13 +7,14 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 
-use highgate::replica::{Record, Time};
+use highgate::replica::{Record, Revision, Time};
 use highgate_elector::{Resource, Token};
 
 use super::clients::Line;
 use super::clock::{Clock, MILLI, Nanos, SECOND};
 use super::control::Control;
 use super::dice::Dice;
+use super::elector::{Elector, Then};
 use super::etcd::{Answer, Etcd, Laxity, State, Txn};
 use super::flights::Flight;
 use super::host::Host;
@@ -125,6 +126,58 @@ pub(crate) enum Event {
     Release {
         flight: u64,
     },
+    // Electors.
+    StartElector {
+        elector: usize,
+    },
+    ResumeElector {
+        elector: usize,
+    },
+    /// The keeper's round over the leases.
+    Keep {
+        elector: usize,
+        life: u64,
+    },
+    KeepAgain {
+        elector: usize,
+        life: u64,
+        name: u64,
+    },
+    Relist {
+        elector: usize,
+        life: u64,
+    },
+    SameEtcd {
+        elector: usize,
+        life: u64,
+    },
+    Relocate {
+        elector: usize,
+        life: u64,
+        name: u64,
+        carrier: Option<(u64, Vec<(Resource, Revision)>)>,
+    },
+    Elect {
+        elector: usize,
+        life: u64,
+        resource: usize,
+        step: u64,
+        then: Then,
+    },
+    Zombie {
+        elector: usize,
+        life: u64,
+        resource: usize,
+        token: Token,
+        left: u64,
+    },
+    LeaseDue {
+        lease: u64,
+        late: bool,
+    },
+    RevokeEarly {
+        lease: u64,
+    },
     // People.
     Client {
         resource: usize,
@@ -196,6 +249,7 @@ pub(crate) struct World {
     pub(crate) calls: BTreeMap<u64, Call>,
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) hosts: Vec<Host>,
+    pub(crate) electors: Vec<Elector>,
     /// Per host, for the control that loads before it registers.
     pub(crate) early_loads: Vec<Option<BTreeMap<Resource, Record>>>,
     pub(crate) flights: BTreeMap<u64, Flight>,
@@ -236,14 +290,18 @@ impl World {
             plan.ppm.iter().map(|ppm| Host::new(Clock::new(dice.below(1000 * SECOND), *ppm))).collect();
         let name = |index: usize| Resource::parse(&format!("r{index}")).expect("a plain name is a resource");
         let resources: Vec<Resource> = (0..plan.issued.len()).map(name).collect();
+        let electors = plan.elector_ppm.iter();
+        let electors =
+            electors.map(|ppm| Elector::new(Clock::new(dice.below(1000 * SECOND), *ppm))).collect();
         Self {
             now: 0,
+            electors,
             network: plan.network,
             control,
             queue: BinaryHeap::new(),
             orders: 0,
             numbers: 0,
-            etcd: Etcd::new(laxity(control)),
+            etcd: Etcd::new(laxity(control), plan.etcd_ppm),
             backups: Vec::new(),
             calls: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -266,6 +324,10 @@ impl World {
         for host in 0..self.hosts.len() {
             let at = self.dice.below(100 * MILLI);
             self.set(at, Event::Start { host });
+        }
+        for elector in 0..self.electors.len() {
+            let at = self.dice.below(400 * MILLI);
+            self.set(at, Event::StartElector { elector });
         }
         for resource in 0..self.resources.len() {
             let at = self.dice.below(500 * MILLI);
@@ -322,6 +384,11 @@ impl World {
         {
             return self.hosts[host].deferred.push(event);
         }
+        if let Some(elector) = elector_of(&event)
+            && self.electors[elector].paused_until.is_some()
+        {
+            return self.electors[elector].deferred.push(event);
+        }
         match event {
             Event::Execute { call, txn } => self.execute(call, &txn),
             Event::Hedge { call } => self.hedge(call),
@@ -353,6 +420,21 @@ impl World {
             Event::Broken { flight } => self.broken(flight),
             Event::Sweep { flight } => self.sweep(flight),
             Event::Release { flight } => self.release(flight),
+            Event::StartElector { elector } => self.start_elector(elector),
+            Event::ResumeElector { elector } => self.resume_elector(elector),
+            Event::Keep { elector, life } => self.keep(elector, life),
+            Event::KeepAgain { elector, life, name } => self.keep_again(elector, life, name),
+            Event::Relist { elector, life } => self.relist(elector, life),
+            Event::SameEtcd { elector, life } => self.ask_for_etcd(elector, life),
+            Event::Relocate { elector, life, name, carrier } => self.relocate(elector, life, name, carrier),
+            Event::Elect { elector, life, resource, step, then } => {
+                self.elect(elector, life, resource, step, then);
+            }
+            Event::Zombie { elector, life, resource, token, left } => {
+                self.zombie(elector, life, resource, token, left);
+            }
+            Event::LeaseDue { lease, late } => self.lease_due(lease, late),
+            Event::RevokeEarly { lease } => self.revoke_early(lease),
             Event::Client { resource } => self.client(resource),
             Event::Fault => self.fault(),
             Event::Thaw { resource } => self.thaw(resource),
@@ -384,6 +466,20 @@ impl World {
     }
 }
 
+/// The elector whose process has to run for this to happen.
+fn elector_of(event: &Event) -> Option<usize> {
+    match event {
+        Event::Keep { elector, .. }
+        | Event::KeepAgain { elector, .. }
+        | Event::Relist { elector, .. }
+        | Event::SameEtcd { elector, .. }
+        | Event::Relocate { elector, .. }
+        | Event::Elect { elector, .. }
+        | Event::Zombie { elector, .. } => Some(*elector),
+        _ => None,
+    }
+}
+
 fn laxity(control: Option<Control>) -> Laxity {
     let is = |one| control == Some(one);
     Laxity {
@@ -392,5 +488,6 @@ fn laxity(control: Option<Control>) -> Laxity {
         era_without_tombstone: is(Control::EraWithoutTombstone),
         renew_without_member: is(Control::ValidityFromKeepAlive),
         join_over_tombstone: is(Control::JoinOverTombstone),
+        renewed_by_late_copies: is(Control::RenewedByLateCopies),
     }
 }

@@ -227,7 +227,8 @@ impl World {
         }
         let Joining { me, era, value, .. } = joining;
         let purpose = Purpose::JoinRenew { join, sent: shown, created, state };
-        self.call(host, purpose, Txn::Renew { me, created, era, value });
+        let known = self.hosts[host].process.as_ref().map_or(0, |process| process.memory.revision);
+        self.call(host, purpose, Txn::Renew { me, created, era, value, known });
     }
 
     /// The gates first, then the validity.
@@ -321,7 +322,8 @@ impl World {
         (reply, revision): (Option<Reply>, Revision),
     ) {
         let answer = match reply {
-            Some(Reply::Renewed(Some(there))) => {
+            Some(Reply::Overtaken) => Renewed::Lost,
+            Some(Reply::Renewed(Some((there, put)))) => {
                 if there < confirmed {
                     // A renewal that etcd had confirmed is not there.
                     if let Some(process) = &mut self.hosts[host].process {
@@ -330,7 +332,7 @@ impl World {
                     self.fence(host, "went back");
                     return self.save_now(host);
                 }
-                if let Some(session) = self.hosts[host].session() {
+                if let Some(session) = self.hosts[host].session().filter(|_| put) {
                     session.confirmed = session.confirmed.max(revision);
                 }
                 Renewed::Accepted
@@ -409,10 +411,12 @@ impl World {
     }
 }
 
-fn queues(state: &State) -> std::collections::BTreeMap<Resource, std::collections::BTreeMap<Revision, u64>> {
+pub(crate) fn queues(
+    state: &State,
+) -> std::collections::BTreeMap<Resource, std::collections::BTreeMap<Revision, u64>> {
     let mut queues: std::collections::BTreeMap<_, std::collections::BTreeMap<_, _>> = Default::default();
-    for ((resource, lease), created) in &state.candidates {
-        queues.entry(resource.clone()).or_default().insert(*created, *lease);
+    for ((resource, lease), candidate) in &state.candidates {
+        queues.entry(resource.clone()).or_default().insert(candidate.created, *lease);
     }
     queues
 }

@@ -180,11 +180,12 @@ impl World {
         session.hooks.disown(control, &mut draining);
         let (number, me, created, confirmed) =
             (session.number, session.me, session.created, session.confirmed);
-        let era = session.replica.era();
+        let (era, seen) = (session.replica.era(), session.seen);
         let value = self.value(host, watermark, draining);
+        let known = self.hosts[host].process.as_ref().map_or(0, |process| process.memory.revision).max(seen);
         let lock_delay = value.lock_delay;
         let purpose = Purpose::Renew { session: number, sent, lock_delay, confirmed };
-        self.call(host, purpose, Txn::Renew { me, created, era, value });
+        self.call(host, purpose, Txn::Renew { me, created, era, value, known });
     }
 
     fn evict(&mut self, host: usize, member: Incarnation, modified: Revision) {

@@ -3,9 +3,13 @@
 use std::rc::Rc;
 
 use highgate::replica::{Given, Incarnation, Proposal, Record, Revision, State as Gate};
+use highgate_elector::backend::etcd::fence::Fence;
+use highgate_elector::backend::etcd::ground::Ground;
 use highgate_elector::{Resource, Token};
 
+use super::elections;
 use super::{Etcd, Kept, KeyChange, Laxity, MemberValue, State, TombstoneValue};
+use crate::clock::Nanos;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Txn {
@@ -29,6 +33,8 @@ pub(crate) enum Txn {
         created: Revision,
         era: u64,
         value: MemberValue,
+        /// The newest revision that was known when it was sent.
+        known: Revision,
     },
     Propose {
         era: u64,
@@ -57,14 +63,52 @@ pub(crate) enum Txn {
     DeleteByHand {
         member: Incarnation,
     },
-    Stand {
+    // Of electors.
+    Grant {
+        lease: u64,
+        ttl: Nanos,
+    },
+    KeepAlive {
+        lease: u64,
+    },
+    Revoke {
+        lease: u64,
+    },
+    /// Queues up, and reads who is first and what a winner stands on.
+    Enter {
         resource: Resource,
         lease: u64,
     },
-    StepDown {
+    Confirm {
         resource: Resource,
         lease: u64,
+        created: Revision,
     },
+    Raise {
+        resource: Resource,
+        candidate: (u64, Revision),
+        /// The revisions of the mark and of the era that were seen.
+        seen: (i64, i64),
+        mark: Fence,
+    },
+    Check {
+        resource: Resource,
+        lease: u64,
+        token: Token,
+    },
+    Withdraw {
+        resource: Resource,
+        lease: u64,
+        created: Option<Revision>,
+    },
+    Relocate {
+        lease: u64,
+        from: u64,
+        carrier: u64,
+        keys: Vec<(Resource, Revision)>,
+    },
+    AnyMember,
+    ReadEraAt,
 }
 
 #[derive(Clone, Debug)]
@@ -75,8 +119,10 @@ pub(crate) enum Reply {
     /// Everything, the key of who joins included.
     Joined(Rc<State>),
     Listed(Rc<State>),
-    /// Of an accepted renewal: the revision of the one before.
-    Renewed(Option<Revision>),
+    /// Of an accepted renewal: the revision of the one before, and whether its word was put.
+    Renewed(Option<(Revision, bool)>),
+    /// The member is there, and has said something else since.
+    Overtaken,
     /// None: the era is another. Of each proposal that was refused, the revision of the record that is there.
     Proposed(Option<Vec<Option<Revision>>>),
     /// Whether it was removed, and whether it was there.
@@ -84,11 +130,35 @@ pub(crate) enum Reply {
     Head(Option<(u64, Revision)>),
     /// Whether what was asked for is not compacted away.
     Page(bool),
+    Granted {
+        term: u64,
+    },
+    Kept {
+        alive: bool,
+        term: u64,
+    },
+    /// When the candidate and when the first in line were created, and the ground. None: there is no such lease.
+    Entered(Option<(Revision, Revision, Ground)>),
+    Confirmed {
+        first: bool,
+        lives: bool,
+        ground: Ground,
+    },
+    Raised(bool),
+    Checked(bool),
+    Moved(bool),
+    AnyMember(bool),
+    /// With the revision that wrote it, and the newest.
+    EraAt {
+        era: u64,
+        changed: Revision,
+        revision: Revision,
+    },
     Done,
 }
 
 /// The reply, if it does not depend on what is written; the changes; and whether they are counted by `seq`.
-type Outcome = (Option<Reply>, Vec<KeyChange>, bool);
+pub(super) type Outcome = (Option<Reply>, Vec<KeyChange>, bool);
 
 pub(super) fn run(etcd: &Etcd, txn: &Txn) -> Outcome {
     let (state, lax) = (&etcd.state, etcd.laxity);
@@ -100,7 +170,9 @@ pub(super) fn run(etcd: &Etcd, txn: &Txn) -> Outcome {
         Txn::List => (None, Vec::new(), false),
         Txn::BeginEra { from, to, tombstone } => begin_era(state, lax, *from, *to, tombstone),
         Txn::Join { me, era, value } => join(state, lax, *me, *era, value),
-        Txn::Renew { me, created, era, value } => renew(state, lax, *me, (*created, *era), value),
+        Txn::Renew { me, created, era, value, known } => {
+            renew(state, lax, *me, (*created, *era), (value, *known))
+        }
         Txn::Propose { era, proposals } => propose(state, lax, *era, proposals),
         Txn::Evict { member, modified, tombstone } => {
             let as_judged = state.members.get(member).is_some_and(|kept| kept.modified == *modified);
@@ -120,20 +192,31 @@ pub(super) fn run(etcd: &Etcd, txn: &Txn) -> Outcome {
             let there = state.members.contains_key(member);
             (Some(Reply::Done), there.then_some(KeyChange::MemberGone(*member)).into_iter().collect(), false)
         }
-        Txn::Stand { resource, lease } => {
-            let fresh = !state.candidates.contains_key(&(resource.clone(), *lease));
-            let came = fresh.then(|| KeyChange::Came(resource.clone(), *lease, at));
-            (Some(Reply::Done), came.into_iter().collect(), false)
+        // What is not in the log is not done here.
+        Txn::Grant { .. } | Txn::KeepAlive { .. } => nothing(Reply::Done),
+        Txn::Revoke { lease } => (Some(Reply::Done), elections::revoke(state, *lease), false),
+        Txn::Enter { resource, lease } => elections::enter(state, resource, *lease),
+        Txn::Confirm { resource, lease, created } => {
+            nothing(elections::confirm(state, resource, *lease, *created))
         }
-        Txn::StepDown { resource, lease } => {
-            let there = state.candidates.contains_key(&(resource.clone(), *lease));
-            let went = there.then(|| KeyChange::Went(resource.clone(), *lease));
-            (Some(Reply::Done), went.into_iter().collect(), false)
+        Txn::Raise { resource, candidate, seen, mark } => {
+            elections::raise(state, resource, *candidate, *seen, mark)
         }
+        Txn::Check { resource, lease, token } => nothing(elections::check(state, resource, *lease, *token)),
+        Txn::Withdraw { resource, lease, created } => elections::withdraw(state, resource, *lease, *created),
+        Txn::Relocate { lease, from, carrier, keys } => {
+            elections::relocate(state, *lease, (*from, *carrier), keys)
+        }
+        Txn::ReadEraAt => nothing(Reply::EraAt {
+            era: state.era.unwrap_or_default(),
+            changed: state.era_changed,
+            revision: state.revision,
+        }),
+        Txn::AnyMember => nothing(Reply::AnyMember(!state.members.is_empty())),
     }
 }
 
-fn nothing(reply: Reply) -> Outcome {
+pub(super) fn nothing(reply: Reply) -> Outcome {
     (Some(reply), Vec::new(), false)
 }
 
@@ -187,17 +270,24 @@ fn renew(
     lax: Laxity,
     me: Incarnation,
     (created, era): (Revision, u64),
-    value: &MemberValue,
+    (value, known): (&MemberValue, Revision),
 ) -> Outcome {
     let before = state.members.get(&me).filter(|kept| kept.created == created);
     if lax.renew_without_member && before.is_none() {
-        return nothing(Reply::Renewed(Some(Revision::MAX)));
+        return nothing(Reply::Renewed(Some((Revision::MAX, true))));
     }
     match before.filter(|_| state.era == Some(era)) {
         None => nothing(Reply::Renewed(None)),
+        // The first copy of it has been run, or a later one.
+        Some(before) if before.modified > known && !lax.renewed_by_late_copies => {
+            match before.value == *value {
+                true => nothing(Reply::Renewed(Some((before.modified, false)))),
+                false => nothing(Reply::Overtaken),
+            }
+        }
         Some(before) => {
             let kept = Kept { value: value.clone(), created, modified: state.revision + 1 };
-            (Some(Reply::Renewed(Some(before.modified))), vec![KeyChange::Member(me, kept)], false)
+            (Some(Reply::Renewed(Some((before.modified, true)))), vec![KeyChange::Member(me, kept)], false)
         }
     }
 }
