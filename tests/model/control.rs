@@ -73,13 +73,12 @@ impl Control {
             | Self::GuardDroppedAtTheCut => ("calm", &[]),
             Self::DefaultLinger | Self::ClientRetriesOn => ("slow", ALOFT),
             Self::LoadBeforeRegister => ("joiner", &[]),
-            Self::ValidityFromKeepAlive => ("lag", &[]),
-            Self::FenceWithoutCutting => ("lag", ALOFT),
-            Self::LeaveWithRequestsInFlight => ("lag", &[("aloft", 1), ("requests", 1), ("halves", 3)]),
+            Self::ValidityFromKeepAlive | Self::FenceWithoutCutting => ("lag", &[]),
+            Self::LeaveWithRequestsInFlight => ("lag", &[("halves", 3)]),
             Self::ValidityFromTheAnswer => ("out-of-touch", &[]),
             Self::SealWithoutCompare => ("late-seal", &[]),
             Self::ShortWait => ("out-of-touch", &[("halves", 4), ("slow-answer", 0)]),
-            Self::IncarnationReuse => ("rejoin", &[("aloft", 1), ("requests", 1), ("halves", 1)]),
+            Self::IncarnationReuse => ("rejoin", &[("halves", 1)]),
             Self::EvictionWithoutTombstone | Self::TombstoneAgeIgnored => {
                 ("crash", &[("aloft", 1), ("requests", 1), ("halves", 2)])
             }

@@ -196,9 +196,9 @@ const AFTER_CRASH: &[Sight] = &[Sight::TopSealed, Sight::SealedAfterCrash, Sight
 const AFTER_REJOIN: &[Sight] = &[Sight::TopSealed, Sight::SealedAfterCrash, Sight::SealedAfterRejoin];
 const AFTER_LOSS: &[Sight] = &[Sight::TopSealed, Sight::SealedAfterEviction];
 
-const CRASH: Limits = Limits::new(2, 1).with(Fault::Crash, 1);
-const STOP: Limits = Limits::new(2, 1).with(Fault::Stop, 1);
-const LAG: Limits = Limits::new(2, 1).with(Fault::Lag, 1);
+const CRASH: Limits = Limits::new(1, 1).with(Fault::Crash, 1);
+const STOP: Limits = Limits::new(1, 1).with(Fault::Stop, 1);
+const LAG: Limits = Limits::new(1, 1).with(Fault::Lag, 1);
 const MISS: Limits = Limits::new(2, 1).with(Fault::Miss, 1);
 const LATE: Limits = Limits::new(1, 1).with(Fault::Late, 1);
 const AMBIGUOUS: Limits = Limits::new(2, 1).with(Fault::Ambiguous, 1).with(Fault::Twice, 1);
@@ -226,25 +226,17 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting { name: "elected", issued: true, electors: true, claims: 0, ..PLAIN },
     Setting { name: "slow", claims: 1, halves: 3, ..PLAIN },
     Setting { name: "joiner", up: 1, ..PLAIN },
-    Setting { name: "crash", limits: CRASH, sights: AFTER_CRASH, ..LOSS },
+    Setting { name: "crash", limits: Limits { requests: 2, ..CRASH }, sights: AFTER_CRASH, ..LOSS },
     Setting { name: "late-seal", claims: 1, tokens: 3, limits: LATE, ..PLAIN },
     Setting { name: "miss", halves: 2, limits: Limits { requests: 1, ..MISS }, ..PLAIN },
-    Setting { name: "stop-aloft", limits: Limits { requests: 0, ..STOP }, ..ALOFT },
-    Setting { name: "lag-aloft", limits: Limits { requests: 0, ..LAG }, ..ALOFT },
+    Setting { name: "stop-brief", limits: Limits { requests: 0, ..STOP }, ..ALOFT },
+    Setting { name: "lag-brief", limits: Limits { requests: 0, ..LAG }, ..ALOFT },
     Setting { name: "joiner-misses", up: 1, limits: MISS, size: Size::Minutes, ..PLAIN },
     Setting { name: "ambiguous", claims: 1, halves: 2, limits: AMBIGUOUS, size: Size::Minutes, ..PLAIN },
-    Setting { name: "stop", limits: STOP, size: Size::Minutes, ..LOSS },
-    Setting { name: "lag", limits: LAG, size: Size::Minutes, ..LOSS },
-    Setting { name: "rejoin", joins: 2, limits: CRASH, sights: AFTER_REJOIN, size: Size::Minutes, ..LOSS },
-    Setting {
-        name: "restore",
-        claims: 1,
-        joins: 2,
-        halves: 2,
-        limits: RESTORE,
-        size: Size::Minutes,
-        ..PLAIN
-    },
+    Setting { name: "stop", limits: STOP, size: Size::Hour, ..ALOFT },
+    Setting { name: "lag", limits: LAG, size: Size::Hour, ..ALOFT },
+    Setting { name: "rejoin", joins: 2, limits: CRASH, sights: AFTER_REJOIN, size: Size::Hour, ..ALOFT },
+    Setting { name: "restore", claims: 1, joins: 2, halves: 2, limits: RESTORE, size: Size::Hour, ..PLAIN },
     Setting { name: "out-of-touch", limits: OUT_OF_TOUCH, size: Size::Hour, ..ALOFT },
     Setting { name: "two-faults", joins: 2, limits: TWO, size: Size::Hour, ..ALOFT },
 ];
