@@ -55,7 +55,7 @@ tally! {
     burials: "burials asked for",
     deletions: "members deleted by hand",
     forgotten: "tombstones forgotten",
-    held_back: "gates held back for an earlier incarnation",
+    held_back: "gates held back for an earlier incarnation" rare,
     refused_proposals: "proposals refused",
     resyncs: "resyncs",
     compactions: "watches compacted",
