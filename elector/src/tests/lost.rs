@@ -11,8 +11,9 @@ async fn a_leader_that_cannot_renew_notices_before_the_backend_gives_its_leaders
     let leadership = world.elector().campaign().await.unwrap();
     tokio::time::sleep(ms(350)).await;
     world.fake.cut(true);
+    let until = world.fake.until(&world.resource).unwrap();
     assert_eq!(leadership.lost().await, Lost::Expired);
-    assert!(world.fake.leader(&world.resource).is_some(), "the lease still runs");
+    assert!(leadership.valid_until() < until, "it was over before the lease was");
     assert!(!leadership.is_valid() && leadership.remaining().is_zero());
     world.fake.cut(false);
     tokio::time::sleep(ms(150)).await;

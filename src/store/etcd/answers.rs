@@ -283,16 +283,22 @@ impl Driver {
     pub(super) fn renewed(&mut self, renewal: &Renewal, result: Result<TxnResponse, Trouble>) {
         let sent = if breaks(Rule::ValidityFromSending) { now_time() } else { renewal.sent.since_boot() };
         let result = result.and_then(|answer| self.check_for_loss(renewal, answer));
-        let answer = match self.judge(result) {
-            Some(answer) if !answer.succeeded => Answer::Refused,
-            Some(answer) if requests::word_stands(&answer, &renewal.value) => Answer::Accepted,
-            // It was overtaken: what was said since stands, and its own answer comes.
-            Some(_) | None => Answer::Lost,
+        let (answer, overtaken) = match self.judge(result) {
+            Some(answer) if !answer.succeeded => (Answer::Refused, false),
+            Some(answer) if requests::word_stands(&answer, &renewal.value) => (Answer::Accepted, false),
+            Some(_) => (Answer::Lost, true),
+            None => (Answer::Lost, false),
         };
         if answer == Answer::Accepted {
             self.shared.watched.renewed(renewal.ahead);
         }
         self.step(Input::Renewed { sent, answer });
+        if let Stage::Inside(session) = &mut self.stage
+            && overtaken
+        {
+            // Another word of this replica was there before it, and may be the older one: it is said again at once.
+            session.replica.retime(self.timing, now_time());
+        }
         if let Stage::Inside(session) = &mut self.stage
             && answer == Answer::Accepted
         {

@@ -321,6 +321,7 @@ impl World {
         confirmed: Revision,
         (reply, revision): (Option<Reply>, Revision),
     ) {
+        let overtaken = matches!(reply, Some(Reply::Overtaken));
         let answer = match reply {
             Some(Reply::Overtaken) => Renewed::Lost,
             Some(Reply::Renewed(Some((there, put)))) => {
@@ -342,10 +343,14 @@ impl World {
         };
         let sent = if self.is(Control::ValidityFromAnswer) { self.shown(host) } else { sent };
         self.step(host, Input::Renewed { sent, answer });
+        let shown = self.shown(host);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        if let (true, Stage::Inside(session)) = (overtaken, &mut process.stage) {
+            session.replica.retime(process.timing, shown);
+        }
         if answer != Renewed::Accepted {
             return;
         }
-        let Some(process) = &mut self.hosts[host].process else { return };
         if let Stage::Inside(session) = &mut process.stage {
             for kept in session.promises.extract_if(.., |promise| *promise <= lock_delay) {
                 process.lock_delay = process.lock_delay.max(kept);
