@@ -420,6 +420,18 @@ impl World {
             Event::Broken { flight } => self.broken(flight),
             Event::Sweep { flight } => self.sweep(flight),
             Event::Release { flight } => self.release(flight),
+            Event::Client { resource } => self.client(resource),
+            Event::Fault => self.fault(),
+            Event::Thaw { resource } => self.thaw(resource),
+            Event::Backup => self.backup(),
+            Event::Quiet => self.quiet(),
+            Event::Check => self.check(),
+            event => self.happen_to_electors(event),
+        }
+    }
+
+    fn happen_to_electors(&mut self, event: Event) {
+        match event {
             Event::StartElector { elector } => self.start_elector(elector),
             Event::ResumeElector { elector } => self.resume_elector(elector),
             Event::Keep { elector, life } => self.keep(elector, life),
@@ -435,12 +447,7 @@ impl World {
             }
             Event::LeaseDue { lease, late } => self.lease_due(lease, late),
             Event::RevokeEarly { lease } => self.revoke_early(lease),
-            Event::Client { resource } => self.client(resource),
-            Event::Fault => self.fault(),
-            Event::Thaw { resource } => self.thaw(resource),
-            Event::Backup => self.backup(),
-            Event::Quiet => self.quiet(),
-            Event::Check => self.check(),
+            _ => {}
         }
     }
 
