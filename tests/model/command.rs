@@ -12,7 +12,7 @@ Explores the protocol in every interleaving of small settings.
   cargo test --test model                                what takes a moment
   cargo test --profile prove --test model -- --quick     what takes a minute
   cargo test --profile prove --test model -- --all       what takes some minutes
-  cargo test --profile prove --test model -- --large     what takes an hour, and gigabytes
+  cargo test --profile prove --test model -- --large     what takes hours, and gigabytes
   cargo test --profile prove --test model -- --controls  rules broken on purpose [--limit SECONDS]
   --only NAME,NAME          these settings or controls
   --set requests=2,crash=1  other numbers than those of the settings
