@@ -58,7 +58,7 @@ impl Control {
         ("leave-with-requests-in-flight", Self::LeaveWithRequestsInFlight),
         ("older-era-open", Self::OlderEraOpen),
         ("era-without-tombstone", Self::EraWithoutTombstone),
-        ("gaps-ignored", Self::GapsIgnored),
+        ("gaps-in-seq-ignored", Self::GapsIgnored),
     ];
 
     /// Where it shows soon: a part of a setting that is explored with all rules kept.

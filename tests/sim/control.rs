@@ -55,7 +55,6 @@ controls! {
     PauseBeforeWrite = "pause-before-the-write",
     GapIgnored = "gaps-in-seq-ignored",
     TombstoneFromSending = "tombstone-counted-from-sending",
-    JoinOverTombstone = "join-run-again-after-the-eviction",
     BlockedAtTheCut = "unknown-settled-at-the-cut",
     JudgedByOldEra = "answers-judged-by-an-older-etcd",
     RenewedByLateCopies = "renewal-run-again-after-a-later-one",
@@ -90,7 +89,7 @@ impl Control {
             Self::LoadBeforeRegister | Self::LeaveInFlight => Focus::Restarts,
             Self::ValidityFromAnswer => Focus::Answers,
             Self::TombstoneFromSending => Focus::Network,
-            Self::JoinOverTombstone | Self::RenewedByLateCopies => Focus::Joins,
+            Self::RenewedByLateCopies => Focus::Joins,
             Self::BlockedAtTheCut => Focus::Operators,
             Self::IncarnationReuse => Focus::Lapses,
             Self::ShortWait

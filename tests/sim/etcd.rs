@@ -115,7 +115,6 @@ pub(crate) struct Laxity {
     pub(crate) evict_without_tombstone: bool,
     pub(crate) era_without_tombstone: bool,
     pub(crate) renew_without_member: bool,
-    pub(crate) join_over_tombstone: bool,
     pub(crate) renewed_by_late_copies: bool,
 }
 

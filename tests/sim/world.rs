@@ -494,7 +494,6 @@ fn laxity(control: Option<Control>) -> Laxity {
         evict_without_tombstone: is(Control::EvictWithoutTombstone),
         era_without_tombstone: is(Control::EraWithoutTombstone),
         renew_without_member: is(Control::ValidityFromKeepAlive),
-        join_over_tombstone: is(Control::JoinOverTombstone),
         renewed_by_late_copies: is(Control::RenewedByLateCopies),
     }
 }

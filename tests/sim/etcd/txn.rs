@@ -169,7 +169,7 @@ pub(super) fn run(etcd: &Etcd, txn: &Txn) -> Outcome {
         Txn::ReadHead(resource) => nothing(Reply::Head(state.head(resource))),
         Txn::List => (None, Vec::new(), false),
         Txn::BeginEra { from, to, tombstone } => begin_era(state, lax, *from, *to, tombstone),
-        Txn::Join { me, era, value } => join(state, lax, *me, *era, value),
+        Txn::Join { me, era, value } => join(state, *me, *era, value),
         Txn::Renew { me, created, era, value, known } => {
             renew(state, lax, *me, (*created, *era), (value, *known))
         }
@@ -255,8 +255,8 @@ fn begin_era(state: &State, lax: Laxity, from: Option<u64>, to: u64, tombstone: 
 }
 
 /// The reads come after the writes: they see them. Run late, after its member was evicted, it must not bring it back.
-fn join(state: &State, lax: Laxity, me: Incarnation, era: u64, value: &MemberValue) -> Outcome {
-    let evicted = state.tombstones.contains_key(&name_of(me)) && !lax.join_over_tombstone;
+fn join(state: &State, me: Incarnation, era: u64, value: &MemberValue) -> Outcome {
+    let evicted = state.tombstones.contains_key(&name_of(me));
     if state.members.contains_key(&me) || evicted || state.era != Some(era) {
         return nothing(Reply::Joined(Rc::new(state.clone())));
     }
