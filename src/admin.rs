@@ -9,6 +9,7 @@
 mod answer;
 mod dispatch;
 mod elections;
+mod once;
 mod operator;
 mod page;
 mod query;

@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod demo;
 mod logging;
+mod once;
 mod operator;
 mod reload;
 mod replicas;
@@ -56,6 +57,8 @@ enum Command {
     Era(replicas::EraArgs),
     /// Take a replica out: a raise waits for it only until its tombstone has run out
     Retire(replicas::RetireArgs),
+    /// The run-once ledger: list, show, or have something run again
+    Once(once::OnceArgs),
     /// One leader of the demo, as a process of its own
     #[command(hide = true)]
     DemoLeader(demo::LeaderArgs),
@@ -81,6 +84,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Evict(args) => block_on(operator::evict(args)),
         Command::Era(args) => block_on(replicas::era(args)),
         Command::Retire(args) => block_on(replicas::retire(args)),
+        Command::Once(args) => block_on(once::run(args)),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("highgate: {error:#}");

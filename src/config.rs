@@ -52,6 +52,7 @@ pub struct Config {
     pub log: Log,
     pub shutdown: Shutdown,
     pub metrics: Metrics,
+    pub once: Once,
     pub routes: Routes,
 }
 
@@ -120,6 +121,12 @@ pub struct Shutdown {
 pub struct Metrics {
     /// How many resources get series of their own; the rest is `other`.
     pub max_resources: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once {
+    /// How long the run-once ledger keeps its entries.
+    pub keep: Duration,
 }
 
 /// What to load: the same input serves the start and every reload.

@@ -74,7 +74,7 @@ pub enum StartError {
 impl Gateway {
     /// Starts everything; when this returns, requests are served.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        let Config { listen, admin, store, log, shutdown, metrics, routes } = config;
+        let Config { listen, admin, store, log, shutdown, metrics, once, routes } = config;
         let bind_data = gate::accept::bind(listen.address, listen.workers);
         let listeners = bind_data.map_err(|source| StartError::listen("data", listen.address, source))?;
         let bind_admin = std::net::TcpListener::bind(admin.address);
@@ -94,6 +94,7 @@ impl Gateway {
         };
         let opened = open_store(store, &routes, address, Box::new(tell))?;
         metrics.stored_marks(opened.store.ledger());
+        opened.store.keep_once(once.keep);
 
         let mut gateway = Self {
             address,
@@ -224,6 +225,11 @@ impl Gateway {
         self.routes.store(Arc::new(routes));
         self.metrics.reloaded(true);
         self.bus.publish(Notice::Reloaded { routes: count });
+    }
+
+    /// Changes how long the run-once ledger keeps its entries.
+    pub fn keep_once(&self, age: Duration) {
+        self.store.keep_once(age);
     }
 
     /// New routes could not be read; the old ones stay.

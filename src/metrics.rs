@@ -51,6 +51,7 @@ pub enum Action {
     Evict,
     BumpEra,
     Retire,
+    ResetOnce,
 }
 
 /// Where series are registered, and which resources get some of their own.
@@ -172,7 +173,8 @@ impl Metrics {
 }
 
 impl Action {
-    const ALL: [Self; 6] = [Self::Raise, Self::Freeze, Self::Thaw, Self::Evict, Self::BumpEra, Self::Retire];
+    const ALL: [Self; 7] =
+        [Self::Raise, Self::Freeze, Self::Thaw, Self::Evict, Self::BumpEra, Self::Retire, Self::ResetOnce];
 
     pub fn label(self) -> &'static str {
         match self {
@@ -182,6 +184,7 @@ impl Action {
             Self::Evict => "evict",
             Self::BumpEra => "era-bump",
             Self::Retire => "retire",
+            Self::ResetOnce => "once-reset",
         }
     }
 }

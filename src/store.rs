@@ -7,6 +7,7 @@
 pub mod elections;
 pub mod embedded;
 pub mod etcd;
+pub mod once;
 pub mod overview;
 #[cfg(test)]
 pub(crate) mod pretend;

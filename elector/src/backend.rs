@@ -12,7 +12,7 @@ pub mod highgate;
 
 use std::fmt;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::{Resource, Token};
 
@@ -37,7 +37,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Who leads a resource, now and from now on.
     fn observe(&self, resource: &Resource) -> Observation;
 
-    /// One step in the run-once ledger, fenced by the grant: a leader that was deposed changes nothing.
+    /// One step in the run-once ledger, fenced by the grant: a leader that was deposed changes nothing. A key
+    /// belongs to the grant's resource: the same key of another resource is another entry.
     fn once<'a>(
         &'a self,
         grant: &'a Grant,
@@ -89,8 +90,8 @@ pub enum OnceStep {
 pub enum OnceState {
     /// The asking leader runs it now, whoever began it before.
     Running,
-    /// It was completed, by whom and when (seconds since 1970).
-    Completed { holder: String, token: Token, at: u64 },
+    /// It was completed, by whom and when, by the clock of who completed it.
+    Completed { holder: String, token: Token, at: SystemTime },
 }
 
 /// The backend could not do it (now).

@@ -1,10 +1,12 @@
 //! The run-once ledger: work of a period is done once, whoever leads.
 //!
-//! A key names a job and its period, like `daily-report/2026-02-28`. The ledger is in the backend and fenced by
+//! A key names a job and its period, like `daily-report/2026-02-28`, and belongs to the resource that is led: two
+//! resources may use one key without knowing of each other. The ledger is in the backend and fenced by
 //! the leadership: who was deposed can neither begin nor complete. A leader that finds what a dead one has begun
 //! takes it over, so the work may run more than once until it is completed once: make it repeatable.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::Token;
 use crate::backend::{OnceError, OnceState, OnceStep};
@@ -17,8 +19,8 @@ use crate::leadership::term::Term;
 pub enum Once {
     /// Do it, then [`Run::complete`].
     Run(Run),
-    /// It was done: by whom, with which token, and when (seconds since 1970).
-    AlreadyCompleted { holder: String, token: Token, at: u64 },
+    /// It was done: by whom, with which token, and when, by the clock of who did it.
+    AlreadyCompleted { holder: String, token: Token, at: SystemTime },
 }
 
 /// A run of the work of one key. Dropped without [`Run::complete`], the next leader does it again.

@@ -55,6 +55,7 @@ macro_rules! suite {
             views::a_campaign_tells_who_leads,
             ledger::what_was_completed_is_not_run_again,
             ledger::a_departed_leader_completes_nothing,
+            ledger::a_key_belongs_to_the_resource_that_is_led,
             processes::another_process_takes_over_after_a_kill,
         });
     };

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::answer::{Answer, Problem, answer as plain, harden, line};
-use super::{Admin, Server, elections, operator, page, replicas, resources, stream};
+use super::{Admin, Server, elections, once, operator, page, replicas, resources, stream};
 use crate::metrics::Action;
 
 const MAX_BODY: usize = 64 * 1024;
@@ -37,6 +37,7 @@ enum Endpoint {
     Renew,
     Resign,
     Once { complete: bool },
+    OnceLedger,
 }
 
 impl Endpoint {
@@ -61,6 +62,8 @@ impl Endpoint {
             "/v1/elections/campaign" => Self::Campaign,
             "/v1/elections/renew" => Self::Renew,
             "/v1/elections/resign" => Self::Resign,
+            "/v1/operator/once-reset" => Self::Operator(Action::ResetOnce),
+            "/v1/once" => Self::OnceLedger,
             "/v1/once/begin" => Self::Once { complete: false },
             "/v1/once/complete" => Self::Once { complete: true },
             _ => return None,
@@ -118,7 +121,8 @@ async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, P
         Endpoint::Campaign => elections::campaign(server, &read(body).await?).await,
         Endpoint::Renew => elections::renew(admin, &read(body).await?).await,
         Endpoint::Resign => elections::resign(admin, &read(body).await?).await,
-        Endpoint::Once { complete } => elections::once(admin, &read(body).await?, complete).await,
+        Endpoint::Once { complete } => once::step(admin, &read(body).await?, complete).await,
+        Endpoint::OnceLedger => once::list(admin, query).await,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Elections for jobs in any language: campaign by long poll, renew, resign, watch, and the run-once ledger.
+//! Elections for jobs in any language: campaign by long poll, renew, resign and watch.
 
 use std::time::Duration;
 
@@ -13,14 +13,13 @@ use super::operator::{parse, stopped};
 use super::stream::{self, Feed};
 use super::{Admin, Server, query};
 use crate::elections::{Candidate, Lease};
-use crate::store::elections::{CampaignError, Leader, OnceOrder};
+use crate::store::elections::{CampaignError, Leader};
 
 const TTL: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 const WAIT: std::ops::RangeInclusive<f64> = 0.0..=3600.0;
 const DEFAULT_TTL: f64 = 15.0;
 const DEFAULT_WAIT: f64 = 60.0;
 const MAX_HOLDER: usize = 256;
-const MAX_KEY: usize = 512;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,17 +35,9 @@ struct Campaign {
 /// A leadership, as its holder names it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Held {
-    resource: String,
-    lease: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Once {
-    key: String,
-    resource: String,
-    lease: String,
+pub(super) struct Held {
+    pub(super) resource: String,
+    pub(super) lease: String,
 }
 
 fn default_ttl() -> f64 {
@@ -122,18 +113,6 @@ pub(super) async fn watch(server: &Server, query: Option<&str>) -> Result<Answer
     stream::listen(server, notices, Feed::Leader { resource, shown }, Some(first))
 }
 
-/// A leader is about to run something once, or has.
-pub(super) async fn once(admin: &Admin, body: &[u8], complete: bool) -> Result<Answer, Problem> {
-    let Once { key, resource, lease } = parse(body)?;
-    let key = text("key", key, MAX_KEY)?;
-    let (resource, lease) = Held { resource, lease }.parse()?;
-    let order = OnceOrder { key, resource: resource.clone(), lease, complete };
-    let entry = admin.store.once(order).await.map_err(stopped)?.ok_or_else(|| gone(&resource))?;
-    let state = if entry.completed { "completed" } else { "running" };
-    let (holder, token, at) = (entry.holder, entry.token.get(), entry.at);
-    Ok(as_json(&json!({ "state": state, "holder": holder, "token": token, "at": at })))
-}
-
 fn leader(leader: &Leader) -> serde_json::Value {
     let (token, ttl) = (leader.token.get(), leader.ttl.map(|ttl| ttl.as_secs_f64()));
     json!({ "holder": leader.holder, "token": token, "ttl_seconds": ttl })
@@ -164,7 +143,7 @@ fn lost(resource: &Resource, error: CampaignError) -> Problem {
     }
 }
 
-fn gone(resource: &Resource) -> Problem {
+pub(super) fn gone(resource: &Resource) -> Problem {
     let detail = format!("this lease does not lead {resource} (any more); stop, and campaign again");
     Problem::new(StatusCode::GONE, detail).about(resource)
 }
@@ -182,7 +161,7 @@ fn seconds(name: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> Resu
     Ok(Duration::from_secs_f64(value))
 }
 
-fn text(name: &str, value: String, most: usize) -> Result<String, Problem> {
+pub(super) fn text(name: &str, value: String, most: usize) -> Result<String, Problem> {
     if value.is_empty() || value.len() > most || value.chars().any(char::is_control) {
         return Err(query::bad_request(format!(
             "{name} is 1 to {most} bytes of text without control characters"
@@ -192,7 +171,7 @@ fn text(name: &str, value: String, most: usize) -> Result<String, Problem> {
 }
 
 impl Held {
-    fn parse(&self) -> Result<(Resource, Lease), Problem> {
+    pub(super) fn parse(&self) -> Result<(Resource, Lease), Problem> {
         let lease = Lease::from_str_radix(&self.lease, 16)
             .map_err(|_| query::bad_request("lease is what campaign answered".to_owned()))?;
         Ok((query::parse_resource(&self.resource)?, lease))

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, Problem};
 use super::resources::{unknown, view};
-use super::{Admin, query, replicas};
+use super::{Admin, once, query, replicas};
 use crate::ledger::{Cell, Ledger};
 use crate::metrics::Action;
 use crate::store::elections::StoreStopped;
@@ -41,6 +41,7 @@ pub(super) async fn order(admin: &Admin, action: Action, body: &[u8]) -> Result<
         Action::Evict => evict(admin, parse(body)?).await,
         Action::BumpEra => return replicas::bump_era(admin, body).await,
         Action::Retire => return replicas::retire(admin, body).await,
+        Action::ResetOnce => return once::reset(admin, body).await,
     }?;
     Ok(view(admin, cell).await)
 }

@@ -5,6 +5,9 @@ use http::StatusCode;
 
 use super::answer::Problem;
 
+const DEFAULT_LIMIT: usize = 1000;
+const MAX_LIMIT: usize = 10_000;
+
 /// The value of the first parameter of this name, percent-decoded, with `+` as a space.
 pub(super) fn parameter(query: Option<&str>, name: &str) -> Result<Option<String>, Problem> {
     let pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -24,6 +27,13 @@ pub(super) fn resource(query: Option<&str>, name: &str) -> Result<Option<Resourc
 
 pub(super) fn parse_resource(name: &str) -> Result<Resource, Problem> {
     Resource::parse(name).map_err(|error| bad_request(format!("{name:?} names no resource: {error}")))
+}
+
+/// How many rows an answer may have.
+pub(super) fn limit(query: Option<&str>) -> Result<usize, Problem> {
+    let Some(text) = parameter(query, "limit")? else { return Ok(DEFAULT_LIMIT) };
+    let number = text.parse().ok().filter(|number| (1..=MAX_LIMIT).contains(number));
+    number.ok_or_else(|| bad_request(format!("limit is a number from 1 to {MAX_LIMIT}, not {text:?}")))
 }
 
 pub(super) fn bad_request(detail: String) -> Problem {

@@ -11,9 +11,6 @@ use super::{Admin, query};
 use crate::ledger::Cell;
 use crate::store::elections::Leader;
 
-const DEFAULT_LIMIT: usize = 1000;
-const MAX_LIMIT: usize = 10_000;
-
 /// A resource as operators see it.
 #[derive(Serialize)]
 pub(super) struct View<'a> {
@@ -60,7 +57,7 @@ impl<'a> View<'a> {
 
 pub(super) async fn list(admin: &Admin, query: Option<&str>) -> Result<Answer, Problem> {
     let ledger = admin.store.ledger();
-    let limit = limit(query)?;
+    let limit = query::limit(query)?;
     let after = query::resource(query, "after")?;
     // One more than is shown tells whether there is a next part.
     let cells = ledger.page(after.as_ref(), limit + 1);
@@ -96,10 +93,4 @@ async fn leaders(admin: &Admin, cells: &[Arc<Cell>]) -> Vec<Option<Leader>> {
 
 pub(super) fn unknown(resource: &Resource) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("no token was ever seen for {resource}")).about(resource)
-}
-
-fn limit(query: Option<&str>) -> Result<usize, Problem> {
-    let Some(text) = query::parameter(query, "limit")? else { return Ok(DEFAULT_LIMIT) };
-    let number = text.parse().ok().filter(|number| (1..=MAX_LIMIT).contains(number));
-    number.ok_or_else(|| query::bad_request(format!("limit is a number from 1 to {MAX_LIMIT}, not {text:?}")))
 }

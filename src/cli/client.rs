@@ -232,6 +232,15 @@ pub(super) fn encoded(resource: &Resource) -> String {
     resource.as_str().replace('%', "%25").replace('+', "%2B").replace('=', "%3D")
 }
 
+/// Any text as the value of a query parameter.
+pub(super) fn percent_encoded(text: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use std::net::SocketAddr;

@@ -79,9 +79,13 @@ impl Reloader {
                         "changed in the config file; a restart is needed to bring it into force"
                     );
                 }
+                if config.once != self.current.once {
+                    gateway.keep_once(config.once.keep);
+                }
                 gateway.reload(config.routes.clone());
                 tracing::info!(routes = config.routes.iter().count(), "routes reloaded");
                 self.current.routes = config.routes;
+                self.current.once = config.once;
             }
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::from(error));

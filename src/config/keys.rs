@@ -53,6 +53,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("shutdown.drain_limit", DURATION),
     ("metrics", "a table"),
     ("metrics.max_resources", "an integer from 0 to 1000000"),
+    ("once", "a table"),
+    ("once.keep", r#"above zero and at most "3650d", such as "90d""#),
     ("routes", "one or more [[routes]] tables, or --upstream instead of them"),
     (
         "routes.name",

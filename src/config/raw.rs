@@ -26,6 +26,7 @@ pub(super) struct Raw {
     pub(super) log: Option<Section<RawLog>>,
     pub(super) shutdown: Option<Section<RawShutdown>>,
     pub(super) metrics: Option<Section<RawMetrics>>,
+    pub(super) once: Option<Section<RawOnce>>,
     pub(super) routes: Option<Vec<Section<RawRoute>>>,
 }
 
@@ -101,6 +102,12 @@ pub(super) struct RawShutdown {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawMetrics {
     pub(super) max_resources: Number,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawOnce {
+    pub(super) keep: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]

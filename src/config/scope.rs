@@ -15,6 +15,9 @@ use super::raw::{Number, Refused, Text};
 /// The longest time any setting may be: short enough to be added to any clock.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The longest time anything is kept, ten years.
+const LONGEST_AGE_DAYS: u64 = 3650;
+
 /// A table being read: where problems go, and the path of its keys.
 pub(super) struct Scope<'r, 't> {
     report: &'r mut Report<'t>,
@@ -99,6 +102,16 @@ pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long something is kept: a time that may also be in days, and that is above zero.
+pub(super) fn age(text: &str) -> Result<Duration, String> {
+    let Some(days) = text.strip_suffix('d') else { return positive_duration(text) };
+    let days = days.parse::<u64>().ok().filter(|_| days.bytes().all(|byte| byte.is_ascii_digit()));
+    match days {
+        Some(days @ 1..=LONGEST_AGE_DAYS) => Ok(LONGEST * u32::try_from(days).unwrap_or(u32::MAX)),
+        _ => Err(format!("{text:?} is not from 1d to {LONGEST_AGE_DAYS}d")),
+    }
+}
+
 pub(super) fn any_duration(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_at);
@@ -120,6 +133,16 @@ pub(super) fn any_duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_age_may_be_in_days() {
+        assert_eq!(age("90d"), Ok(Duration::from_secs(90 * 86_400)));
+        assert_eq!(age("3650d"), Ok(Duration::from_secs(3650 * 86_400)));
+        assert_eq!(age("2s"), Ok(Duration::from_secs(2)));
+        for text in ["0d", "d", "3651d", "+1d", "1.5d", "0s", "1 d", "99999999999999999999d"] {
+            assert!(age(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn durations_are_a_whole_number_and_a_unit() {

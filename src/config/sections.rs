@@ -11,9 +11,14 @@ use http::HeaderName;
 
 use super::error::{ConfigError, Report};
 use super::raw::{Raw, RawAdmin, RawListen, RawLog, RawShutdown, Section, Text};
-use super::scope::Scope;
+use super::scope::{Scope, age};
 use super::words::{AccessLog, LogFormat};
-use super::{Admin, AdminAuth, Config, Listen, Log, Metrics, Overrides, Shutdown, keys, routing, store};
+use super::{
+    Admin, AdminAuth, Config, Listen, Log, Metrics, Once, Overrides, Shutdown, keys, routing, store,
+};
+
+/// How long the run-once ledger keeps its entries: longer than any period that jobs are usually named after.
+const KEEP_ONCE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// Headers that mean something to the gateway already.
 const TAKEN_HEADERS: &[&str] = &[
@@ -51,8 +56,12 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let max_resources = table(raw.metrics).max_resources;
     let max_resources =
         Scope::new(&mut report, "metrics").number("max_resources", max_resources, 1000, 0..=1_000_000);
+    let keep = table(raw.once).keep;
+    let keep = Scope::new(&mut report, "once").read("keep", keep, |text| age(&text));
+    let once = Once { keep: keep.unwrap_or(KEEP_ONCE) };
     let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &mut report);
-    report.finish(Config { listen, admin, store, log, shutdown, metrics: Metrics { max_resources }, routes })
+    let metrics = Metrics { max_resources };
+    report.finish(Config { listen, admin, store, log, shutdown, metrics, once, routes })
 }
 
 fn table<T: Default>(section: Option<Section<T>>) -> T {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use highgate_elector::{Resource, Token};
 use tokio::sync::oneshot;
 
+use super::once::Question;
 use super::{Command, Store, etcd};
 use crate::elections::{Candidate, Lease};
 
@@ -20,7 +21,7 @@ pub(super) enum Order {
     Evict { resource: Resource, reply: oneshot::Sender<Option<Leader>> },
     Show { resource: Resource, reply: oneshot::Sender<Election> },
     Leaders { resources: Vec<Resource>, reply: oneshot::Sender<Vec<Option<Leader>>> },
-    Once { order: OnceOrder, reply: oneshot::Sender<Option<OnceEntry>> },
+    Once(Question),
 }
 
 /// Who waits for the outcome of a candidacy.
@@ -40,26 +41,6 @@ pub struct Leader {
 pub struct Election {
     pub leader: Option<Leader>,
     pub waiting: usize,
-}
-
-/// A step in the run-once ledger by a leader.
-#[derive(Clone, Debug)]
-pub struct OnceOrder {
-    pub key: String,
-    pub resource: Resource,
-    pub lease: Lease,
-    pub complete: bool,
-}
-
-/// What the run-once ledger says of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OnceEntry {
-    /// Else somebody is running it, or was when it was deposed.
-    pub completed: bool,
-    pub holder: String,
-    pub token: Token,
-    /// Seconds since 1970.
-    pub at: u64,
 }
 
 /// Why a candidate will never lead.
@@ -126,18 +107,16 @@ impl Store {
         self.ask(|reply| Order::Leaders { resources, reply }).await
     }
 
-    /// A step in the run-once ledger: what it says now, or none if the lease does not lead (any more).
-    pub async fn once(&self, order: OnceOrder) -> Result<Option<OnceEntry>, StoreStopped> {
-        self.ask(|reply| Order::Once { order, reply }).await
-    }
-
-    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, StoreStopped> {
+    pub(super) async fn ask<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<T>) -> Order,
+    ) -> Result<T, StoreStopped> {
         let (reply, answer) = oneshot::channel();
         self.order(order(reply));
         answer.await.map_err(|_| StoreStopped)
     }
 
-    fn order(&self, order: Order) {
+    pub(super) fn order(&self, order: Order) {
         // Without a driver the answer's sender goes with the order, and that is the answer.
         self.inbox.send(Command::Election(order));
     }

@@ -8,6 +8,7 @@
 mod ballot;
 mod driver;
 mod file;
+mod once;
 
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;

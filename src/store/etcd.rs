@@ -14,6 +14,7 @@ mod leaders;
 mod link;
 mod load;
 mod memory;
+mod once;
 mod overrides;
 mod proofs;
 mod queues;

@@ -186,6 +186,52 @@ fn what_was_completed_once_is_not_run_again_and_a_deposed_leader_completes_nothi
 }
 
 #[test]
+fn a_run_once_key_belongs_to_its_resource_and_operators_list_show_and_reset_it() {
+    let (_origin, gate) = issued();
+    let lead = |resource: &str| {
+        let mut wish = wish("a", 60.0, 10.0);
+        wish["resource"] = resource.into();
+        won(&gate.post_admin("/v1/elections/campaign", &wish).json())
+    };
+    let step = |won: &Won, step: &str, key: &str| {
+        let mut order = won.held.clone();
+        order["key"] = key.into();
+        gate.post_admin(&format!("/v1/once/{step}"), &order).json()["state"].clone()
+    };
+    let (one, other) = (lead("ledger"), lead("ledger/acct-7"));
+    assert_eq!(step(&one, "complete", "day/1"), "completed");
+    assert_eq!(step(&other, "begin", "day/1"), "running", "another resource's key is another entry");
+    assert_eq!(step(&one, "begin", "day/2"), "running");
+
+    let list = |query: &str| {
+        let answer = gate.admin(&format!("/v1/once{query}")).json();
+        let entries = answer["entries"].as_array().expect("a list").iter();
+        let names =
+            entries.map(|entry| (entry["resource"].clone(), entry["key"].clone(), entry["state"].clone()));
+        (names.collect::<Vec<_>>(), answer["next"].clone())
+    };
+    let entry = |resource: &str, key: &str, state: &str| (json!(resource), json!(key), json!(state));
+    let (first, second) = (entry("ledger", "day/1", "completed"), entry("ledger", "day/2", "running"));
+    let third = entry("ledger/acct-7", "day/1", "running");
+    assert_eq!(list(""), (vec![first.clone(), second.clone(), third.clone()], Value::Null));
+    assert_eq!(list("?resource=ledger"), (vec![first.clone(), second.clone()], Value::Null));
+    assert_eq!(list("?limit=1"), (vec![first], json!({ "resource": "ledger", "key": "day/1" })));
+    assert_eq!(list("?after_resource=ledger&after_key=day/1"), (vec![second, third], Value::Null));
+
+    let shown = gate.admin("/v1/once?resource=ledger&key=day%2F1").json();
+    assert_eq!((&shown["holder"], &shown["token"]), (&json!("a"), &json!(one.token)));
+    assert!(shown["at"].as_str().is_some_and(|at| at.starts_with("20") && at.ends_with('Z')), "{shown}");
+    assert_eq!(gate.admin("/v1/once?resource=ledger&key=never").status, 404);
+    assert_eq!(gate.admin("/v1/once?key=day/1").status, 400);
+
+    let order = json!({ "resource": "ledger", "key": "day/1" });
+    let reset = gate.post_admin("/v1/operator/once-reset", &order).json();
+    assert_eq!((&reset["changed"], &reset["was"]["state"]), (&json!(true), &json!("completed")));
+    assert_eq!(gate.post_admin("/v1/operator/once-reset", &order).json()["changed"], false);
+    assert_eq!(step(&one, "begin", "day/1"), "running", "it is run again");
+}
+
+#[test]
 fn a_watcher_sees_who_leads_and_every_change() {
     let (_origin, gate) = issued();
     let first = campaign(&gate, "a");

@@ -22,7 +22,7 @@ use super::{
     RenewError,
 };
 use crate::connect::shown;
-use crate::{ConnectError, Resource, Token};
+use crate::{ConnectError, Resource, Token, timestamp};
 use wire::{Answer, Wire};
 
 /// How long one request of a campaign waits for its turn. A place in line does not outlive its request, so this
@@ -167,7 +167,7 @@ fn once_state(answer: &Answer) -> Option<OnceState> {
         "completed" => Some(OnceState::Completed {
             holder: body.get("holder")?.as_str()?.to_owned(),
             token: token(body.get("token")?)?,
-            at: body.get("at")?.as_u64()?,
+            at: timestamp::parse(body.get("at")?.as_str()?)?,
         }),
         _ => None,
     }

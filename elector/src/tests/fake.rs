@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::sleep;
 
@@ -36,7 +36,7 @@ pub(super) struct Fake {
 struct State {
     elections: HashMap<Resource, Election>,
     last: u64,
-    once: HashMap<String, OnceState>,
+    once: HashMap<(Resource, String), OnceState>,
 }
 
 #[derive(Default)]
@@ -208,10 +208,10 @@ impl Backend for Fake {
                 return Err(OnceError::Deposed);
             }
             let once = &mut self.state.lock().unwrap().once;
-            let state = once.entry(key.to_owned()).or_insert(OnceState::Running);
+            let state = once.entry((grant.resource.clone(), key.to_owned())).or_insert(OnceState::Running);
             if step == OnceStep::Complete && *state == OnceState::Running {
                 let (holder, token) = (grant.holder.clone(), grant.token);
-                *state = OnceState::Completed { holder, token, at: 1 };
+                *state = OnceState::Completed { holder, token, at: UNIX_EPOCH };
             }
             Ok(state.clone())
         })

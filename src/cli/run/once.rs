@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use highgate_elector::Leadership;
 use highgate_elector::backend::{BackendError, OnceError};
 use highgate_elector::once::{Once, Run};
+use highgate_elector::{Leadership, timestamp};
 use tokio::time::sleep;
 
 use super::{EXIT_LOST, EXIT_UNAVAILABLE, say};
@@ -26,8 +26,8 @@ pub(super) async fn begin(leadership: &Leadership, key: &str) -> Begun {
     match persist(async || Once::begin(leadership, key).await).await {
         Ok(Once::Run(run)) => Begun::Run(run),
         Ok(Once::AlreadyCompleted { holder, token, at }) => {
-            let age = seconds_since(at).map(|seconds| format!(", {seconds} s ago")).unwrap_or_default();
-            say(&format!("{key} was completed by {holder} with token {token}{age}; nothing to do"));
+            let at = timestamp::format(at);
+            say(&format!("{key} was completed by {holder} with token {token} at {at}; nothing to do"));
             Begun::Skip(0)
         }
         Err(error) => Begun::Skip(failed(key, &error)),
@@ -61,10 +61,4 @@ fn failed(key: &str, error: &OnceError) -> u8 {
         OnceError::Deposed => EXIT_LOST,
         OnceError::Failed(_) => EXIT_UNAVAILABLE,
     }
-}
-
-/// For people only: the wall clock of whoever completed it need not agree with this one.
-fn seconds_since(at: u64) -> Option<u64> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
-    now.as_secs().checked_sub(at)
 }

@@ -1,7 +1,5 @@
 //! The driver's part in elections: terms go to disk with the raises they cause, and answers come after.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use highgate_elector::Resource;
 
 use super::driver::Driver;
@@ -9,7 +7,7 @@ use crate::elections::{Elections, Output, Term};
 use crate::events::Notice;
 use crate::replica::{Event, Input, State, Want};
 use crate::store::StoreFailed;
-use crate::store::elections::{CampaignError, Election, Leader, OnceEntry, OnceOrder, Order};
+use crate::store::elections::{CampaignError, Election, Leader, Order};
 
 impl Driver {
     /// Takes over the terms that the process before left, if their holders can know of them: those whose
@@ -80,10 +78,7 @@ impl Driver {
                 let _ = reply.send(resources.iter().map(leads).collect());
                 Ok(())
             }
-            Order::Once { order, reply } => {
-                let _ = reply.send(self.once(&order)?);
-                Ok(())
-            }
+            Order::Once(question) => self.answer_once(question),
         }
     }
 
@@ -137,25 +132,6 @@ impl Driver {
             }
         }
         Ok(())
-    }
-
-    /// A leader's step in the run-once ledger, on disk before it is answered.
-    fn once(&mut self, order: &OnceOrder) -> Result<Option<OnceEntry>, StoreFailed> {
-        let leads = |term: &&Term| term.candidate.lease == order.lease;
-        let Some(term) = self.elections.leader(order.resource.as_str()).filter(leads) else {
-            return Ok(None);
-        };
-        if let Some(entry) = self.file.once(&order.key)?.filter(|entry| entry.completed) {
-            return Ok(Some(entry));
-        }
-        let entry = OnceEntry {
-            completed: order.complete,
-            holder: term.candidate.holder.clone(),
-            token: term.token,
-            at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-        };
-        self.file.put_once(&order.key, &entry)?;
-        Ok(Some(entry))
     }
 }
 

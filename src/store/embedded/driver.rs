@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use highgate_elector::Resource;
 use tokio::sync::oneshot;
@@ -33,6 +33,8 @@ pub(super) struct Driver {
     pub(super) pending: Batch,
     /// Candidates that have not been answered.
     pub(super) campaigns: HashMap<Lease, Campaigner>,
+    /// How long the run-once ledger keeps its entries.
+    pub(super) keep_once: Duration,
 }
 
 /// A stop that was carried out, and who waits for it.
@@ -71,6 +73,7 @@ impl Driver {
             started: Instant::now(),
             pending: Batch::default(),
             campaigns: HashMap::new(),
+            keep_once: Duration::MAX,
         };
         driver.carry_out(outputs)?;
         driver.restore(found.issued, found.terms)?;

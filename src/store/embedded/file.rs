@@ -9,14 +9,11 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefini
 
 use crate::elections::{Candidate, Term};
 use crate::replica::{Applied, Change, Incarnation, Input, Proposal, Record, Revision, State};
-use crate::store::elections::OnceEntry;
 
 /// Resource name to (mark, revision of the last change, flags).
 const RECORDS: TableDefinition<&str, (u64, u64, u8)> = TableDefinition::new("records");
 /// Resource name to (token, lease, ttl in ms, holder) of who leads it.
 const TERMS: TableDefinition<&str, (u64, u128, u64, &str)> = TableDefinition::new("terms");
-/// Key of the run-once ledger to (completed, token, seconds since 1970, holder).
-const ONCE: TableDefinition<&str, (bool, u64, u64, &str)> = TableDefinition::new("once");
 /// Facts about the store as a whole.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
@@ -181,21 +178,11 @@ impl File {
         .map_err(|source| self.commit_error(source))
     }
 
-    /// What the run-once ledger says of a key.
-    pub(super) fn once(&self, key: &str) -> Result<Option<OnceEntry>, CommitError> {
-        read_once(&self.database, key).map_err(|source| self.commit_error(source))
+    pub(super) fn database(&self) -> &Database {
+        &self.database
     }
 
-    pub(super) fn put_once(&self, key: &str, entry: &OnceEntry) -> Result<(), CommitError> {
-        self.write(|transaction| {
-            let value = (entry.completed, entry.token.get(), entry.at, entry.holder.as_str());
-            transaction.open_table(ONCE)?.insert(key, value)?;
-            Ok(())
-        })
-        .map_err(|source| self.commit_error(source))
-    }
-
-    fn write(
+    pub(super) fn write(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
     ) -> Result<(), redb::Error> {
@@ -204,7 +191,7 @@ impl File {
         Ok(transaction.commit()?)
     }
 
-    fn commit_error(&self, source: redb::Error) -> CommitError {
+    pub(super) fn commit_error(&self, source: redb::Error) -> CommitError {
         CommitError { path: self.path.clone(), source: Box::new(source) }
     }
 }
@@ -303,18 +290,6 @@ fn put_terms(
         }
     }
     Ok(())
-}
-
-fn read_once(database: &Database, key: &str) -> Result<Option<OnceEntry>, redb::Error> {
-    let transaction = database.begin_read()?;
-    let table = match transaction.open_table(ONCE) {
-        Ok(table) => table,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let Some(value) = table.get(key)? else { return Ok(None) };
-    let (completed, token, at, holder) = value.value();
-    Ok(Token::new(token).map(|token| OnceEntry { completed, token, at, holder: holder.to_owned() }))
 }
 
 fn put_meta(transaction: &WriteTransaction, key: &str, value: u64) -> Result<(), redb::Error> {

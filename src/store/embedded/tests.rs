@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use highgate_elector::Token;
 
@@ -6,6 +6,7 @@ use highgate_elector::Resource;
 
 use super::*;
 use crate::ledger::Denied;
+use crate::store::once::{OnceEntry, Place, Wanted};
 
 const NO_DELAY: Duration = Duration::ZERO;
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -149,4 +150,39 @@ fn a_busy_store_still_notices_that_the_inherited_delay_is_over() {
         second.store.want(resource("b"), token(number), None).unwrap();
         cell.look(token(8)).is_ok()
     });
+}
+
+#[test]
+fn old_entries_of_the_run_once_ledger_go_and_the_others_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut file, _) = File::open(folder.path(), NO_DELAY).unwrap();
+    let place = |key: usize| Place { resource: resource("a"), key: key.to_string() };
+    let entry = |at: u64| OnceEntry {
+        completed: true,
+        holder: "me".to_owned(),
+        token: token(7),
+        at: SystemTime::UNIX_EPOCH + Duration::from_millis(at),
+    };
+    let everything = Wanted { resource: None, after: None, limit: 1000 };
+    let keys = |file: &File| -> Vec<_> {
+        file.list_once(&everything).unwrap().into_iter().map(|(place, _)| place.key).collect()
+    };
+    for key in 0..200 {
+        file.put_once(&place(key), &entry(1000), Duration::MAX).unwrap();
+    }
+    file.put_once(&place(0), &entry(2000), Duration::MAX).unwrap();
+    assert_eq!(keys(&file).len(), 200);
+    // One step forgets many, but not all: it must not hold up the fence.
+    file.put_once(&place(500), &entry(2500), Duration::from_millis(1000)).unwrap();
+    assert_eq!(keys(&file).len(), 201 - 64);
+    for _ in 0..3 {
+        file.put_once(&place(500), &entry(2500), Duration::from_millis(1000)).unwrap();
+    }
+    assert_eq!(keys(&file), ["0", "500"], "what was written again is young");
+    drop(file);
+    (file, _) = File::open(folder.path(), NO_DELAY).unwrap();
+    assert_eq!(keys(&file), ["0", "500"]);
+    assert_eq!(file.reset_once(&place(0)).unwrap(), Some(entry(2000)));
+    assert_eq!(file.reset_once(&place(0)).unwrap(), None);
+    assert_eq!(file.once(&place(500)).unwrap(), Some(entry(2500)));
 }

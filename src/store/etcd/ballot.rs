@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use highgate_elector::backend::etcd::keys;
-use highgate_elector::backend::etcd::once;
 use highgate_elector::backend::etcd::wire::{
     Compare, DeleteRangeRequest, KeyValue, LeaseKeepAliveRequest, LeaseRevokeRequest, RangeRequest,
     TxnRequest,
 };
-use highgate_elector::backend::{Grant, OnceState, OnceStep};
 use highgate_elector::{Resource, Token};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -24,7 +22,7 @@ use super::values::{number, revision};
 use crate::elections::{Ended, Event, Lease};
 use crate::events::Notice;
 use crate::replica::Revision;
-use crate::store::elections::{CampaignError, Election, Leader, OnceEntry, OnceOrder, Order};
+use crate::store::elections::{CampaignError, Election, Leader, Order};
 
 /// How long the end waits for candidates to be withdrawn.
 const WITHDRAW_LIMIT: Duration = Duration::from_secs(1);
@@ -109,7 +107,7 @@ impl Driver {
                 let leaders = resources.iter().map(leader).collect();
                 self.if_inside(reply, |_| leaders);
             }
-            Order::Once { order, reply } => answer(reply, run_once(self.link.clone(), order)),
+            Order::Once(question) => self.answer_once(question),
         }
     }
 
@@ -198,7 +196,7 @@ impl Driver {
 }
 
 /// Answers when etcd has; if it does not, whoever asked sees the reply dropped.
-fn answer<T: Send + 'static>(
+pub(super) fn answer<T: Send + 'static>(
     reply: oneshot::Sender<T>,
     work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
 ) {
@@ -237,15 +235,15 @@ async fn renew(link: Link, resource: Resource, lease: Lease) -> Result<Option<Du
 }
 
 /// A leader as etcd knows it.
-struct Known {
+pub(super) struct Known {
     created: i64,
-    token: Token,
-    holder: String,
+    pub(super) token: Token,
+    pub(super) holder: String,
 }
 
 /// Whether the key leads, by etcd's word. A candidate that is older than the era was given a token of the one
 /// before, which is stale.
-async fn leads(link: &Link, resource: &Resource, key: &str) -> Result<Option<Known>, Trouble> {
+pub(super) async fn leads(link: &Link, resource: &Resource, key: &str) -> Result<Option<Known>, Trouble> {
     let first = RangeRequest::oldest_below(link.keys.election(resource).as_bytes());
     let ask = TxnRequest::default().then(first).then(RangeRequest::key(link.keys.era()));
     let answer = link.txn(ask).await?;
@@ -280,28 +278,6 @@ async fn evict(link: Link, leader: Option<Leader>, head: Head) -> Result<Option<
         .then(DeleteRangeRequest::key(head.candidate.key));
     link.txn(gone).await?;
     Ok(leader)
-}
-
-async fn run_once(link: Link, order: OnceOrder) -> Result<Option<OnceEntry>, Trouble> {
-    let OnceOrder { key, resource, lease, complete } = order;
-    let candidate = link.keys.candidate(&resource, lease_id(lease));
-    let Some(Known { token, holder, .. }) = leads(&link, &resource, &candidate).await? else {
-        return Ok(None);
-    };
-    let lease = format!("{:x}", lease_id(lease));
-    let grant = Grant { resource, holder, token, lease, ttl: Duration::ZERO };
-    let step = if complete { OnceStep::Complete } else { OnceStep::Begin };
-    match once::step(&link.client, &link.keys, &grant, &key, step).await {
-        Ok(OnceState::Running) => {
-            let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            Ok(Some(OnceEntry { completed: false, holder: grant.holder, token, at }))
-        }
-        Ok(OnceState::Completed { holder, token, at }) => {
-            Ok(Some(OnceEntry { completed: true, holder, token, at }))
-        }
-        Err(once::StepError::Deposed) => Ok(None),
-        Err(once::StepError::Failed(error)) => Err(error.into()),
-    }
 }
 
 impl From<Trouble> for CampaignError {

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use super::ballot::{Campaigns, Waiting};
 use super::link::{Link, Trouble};
 use super::load::{JoinError, Joined, Loaded, join};
+use super::once::Pruner;
 use super::requests;
 use super::session::{Leaver, Promise, Session};
 use super::warden::Watched;
@@ -67,6 +68,8 @@ pub(super) struct Driver {
     pub(super) promises: Vec<Promise>,
     pub(super) watches: u64,
     pub(super) campaigns: Campaigns,
+    /// Removes old entries of the run-once ledger.
+    pub(super) pruner: Option<Pruner>,
     pub(super) reports: mpsc::UnboundedSender<Report>,
     heard: Option<mpsc::UnboundedReceiver<Report>>,
     pub(super) changes: mpsc::Sender<Changes>,
@@ -190,6 +193,7 @@ impl Driver {
             promises: Vec::new(),
             watches: 0,
             campaigns: Campaigns::default(),
+            pruner: None,
             reports,
             heard: Some(heard),
             changes,

@@ -2,8 +2,8 @@
 //!
 //! `<prefix>/e/<resource>/<lease>` is a candidate, with the holder as its value; the oldest one leads, and
 //! its create revision is the token. That is the layout of Go's `concurrency` package, so `etcdctl elect
-//! <prefix>/e/<resource>` queues in the same line. `<prefix>/o/<key>` is the run-once ledger, `<prefix>/era`
-//! the era. The gateways keep their marks in `<prefix>/f/<resource>`, themselves in `<prefix>/m/<id>` and
+//! <prefix>/e/<resource>` queues in the same line. `<prefix>/o/<resource>/<key>` is the run-once
+//! ledger, `<prefix>/era` the era. The gateways keep their marks in `<prefix>/f/<resource>`, themselves in `<prefix>/m/<id>` and
 //! `<prefix>/t/<id>`, and count their changes in `<prefix>/seq`; [`super::fence`] has the values. What must stay
 //! true: two resources never share a prefix, so names are escaped, and a key has one reading or none.
 
@@ -52,8 +52,25 @@ impl Keys {
         format!("{}{lease:x}", self.election(resource))
     }
 
-    pub fn once(&self, key: &str) -> String {
-        format!("{}/o/{}", self.prefix, escape(key))
+    /// Below which the run-once ledger of all resources is.
+    pub fn ledgers(&self) -> String {
+        format!("{}/o/", self.prefix)
+    }
+
+    /// Below which the run-once ledger of one resource is.
+    pub fn ledger(&self, resource: &Resource) -> String {
+        format!("{}/o/{}/", self.prefix, escape(resource.as_str()))
+    }
+
+    pub fn once(&self, resource: &Resource, key: &str) -> String {
+        format!("{}{}", self.ledger(resource), escape(key))
+    }
+
+    /// The resource and the key of an entry in the run-once ledger. None of any other key.
+    pub fn parse_once(&self, key: &[u8]) -> Option<(Resource, String)> {
+        let below = std::str::from_utf8(key).ok()?.strip_prefix(&self.ledgers())?;
+        let (resource, key) = below.split_once('/')?;
+        Some((unescape_resource(resource)?, unescape(last_part(key)?)?.into_owned()))
     }
 
     pub fn era(&self) -> String {
@@ -237,13 +254,28 @@ mod tests {
             "/p/m/",
             "/p/m/a/b",
             "/p/t/",
-            "/p/o/a",
+            "/p/o/a/b",
             "/p/x",
             "/pp/era",
         ] {
             assert_eq!(keys.parse(key.as_bytes()), None, "{key}");
         }
         assert_eq!(keys.parse(b"/p/m/\xff"), None);
+    }
+
+    #[test]
+    fn an_entry_of_the_run_once_ledger_belongs_to_its_resource() {
+        let keys = Keys::new("/p");
+        let (one, other) = (resource("ledger"), resource("ledger/acct-7"));
+        assert_eq!(keys.once(&one, "daily/2026"), "/p/o/ledger/daily%2F2026");
+        assert_ne!(keys.once(&one, "acct-7/x"), keys.once(&other, "x"));
+        for (key, resource) in [("daily/2026", &one), ("50%", &other), ("%2F", &one), ("é", &other)] {
+            let stored = keys.once(resource, key);
+            assert_eq!(keys.parse_once(stored.as_bytes()), Some((resource.clone(), key.to_owned())));
+        }
+        for key in ["/p/o/", "/p/o/a", "/p/o/a/", "/p/o/A/b", "/p/o/a/b/c", "/p/e/a/b", "/p/o/a/%2f"] {
+            assert_eq!(keys.parse_once(key.as_bytes()), None, "{key}");
+        }
     }
 
     proptest! {

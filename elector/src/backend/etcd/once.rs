@@ -1,10 +1,9 @@
 //! The run-once ledger: one key per run, changed only while the asking leader's own key lives.
 //!
-//! The value is a line of JSON: `{"state":"running","holder":…,"token":…}`, or `completed` with `at` (seconds since
-//! 1970). What must stay true: a deposed leader changes nothing, what is completed stays so, and a step whose
+//! The value is a line of JSON: `{"state":"running","holder":…,"token":…,"at":…}`, or `completed`. What must stay true: a deposed leader changes nothing, what is completed stays so, and a step whose
 //! answer got lost can be taken again.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -12,12 +11,59 @@ use super::Core;
 use super::client::{CallError, Client};
 use super::keys::Keys;
 use super::wire::{Compare, PutRequest, RangeRequest, TxnRequest};
-use crate::Token;
 use crate::backend::{Grant, OnceError, OnceState, OnceStep};
+use crate::{Token, timestamp};
+
+/// An entry of the ledger, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Else somebody is running it, or was when it was deposed.
+    pub completed: bool,
+    pub holder: String,
+    pub token: Token,
+    /// By the clock of the holder, in whole milliseconds.
+    pub at: SystemTime,
+}
+
+impl Entry {
+    /// None of a value that the ledger does not write.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(value).ok()?;
+        let completed = match value.get("state")?.as_str()? {
+            "running" => false,
+            "completed" => true,
+            _ => return None,
+        };
+        Some(Self {
+            completed,
+            holder: value.get("holder")?.as_str()?.to_owned(),
+            token: Token::new(value.get("token")?.as_u64()?)?,
+            at: timestamp::parse(value.get("at")?.as_str()?)?,
+        })
+    }
+
+    fn of(grant: &Grant, step: OnceStep) -> Self {
+        let (holder, token) = (grant.holder.clone(), grant.token);
+        Self { completed: step == OnceStep::Complete, holder, token, at: now() }
+    }
+
+    fn write(&self) -> String {
+        let state = if self.completed { "completed" } else { "running" };
+        let (holder, token, at) = (&self.holder, self.token.get(), timestamp::format(self.at));
+        json!({ "state": state, "holder": holder, "token": token, "at": at }).to_string()
+    }
+
+    fn into_state(self) -> OnceState {
+        match self {
+            Self { completed: false, .. } => OnceState::Running,
+            Self { holder, token, at, .. } => OnceState::Completed { holder, token, at },
+        }
+    }
+}
 
 /// What the ledger holds of a key.
-enum Entry {
-    Completed(OnceState),
+enum Found {
+    Completed(Entry),
     /// Nothing, or a run that has not completed; and when that was written.
     Open {
         changed: i64,
@@ -40,7 +86,8 @@ pub(super) async fn once(
     key: &str,
     wanted: OnceStep,
 ) -> Result<OnceState, OnceError> {
-    step(&core.client, &core.keys, grant, key, wanted).await.map_err(|error| match error {
+    let entry = step(&core.client, &core.keys, grant, key, wanted).await;
+    entry.map(Entry::into_state).map_err(|error| match error {
         StepError::Deposed => OnceError::Deposed,
         StepError::Failed(error) => OnceError::Failed(core.fail(&error)),
     })
@@ -53,31 +100,29 @@ pub async fn step(
     grant: &Grant,
     key: &str,
     step: OnceStep,
-) -> Result<OnceState, StepError> {
-    let ledger_key = keys.once(key);
+) -> Result<Entry, StepError> {
+    let ledger_key = keys.once(&grant.resource, key);
     loop {
         let changed = match read(client, keys, grant, &ledger_key).await? {
-            Entry::Completed(state) => return Ok(state),
-            Entry::Open { changed } => changed,
+            Found::Completed(entry) => return Ok(entry),
+            Found::Open { changed } => changed,
         };
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let (state, value) = match step {
-            OnceStep::Begin => (OnceState::Running, running(grant)),
-            OnceStep::Complete => (completed_state(grant, at), completed(grant, at)),
-        };
+        let entry = Entry::of(grant, step);
         let write =
             TxnRequest::when([leads(keys, grant)?, Compare::changed_at(ledger_key.as_str(), changed)])
-                .then(PutRequest::new(ledger_key.as_str(), value.to_string()))
+                .then(PutRequest::new(ledger_key.as_str(), entry.write()))
                 .or_else(RangeRequest::key(ledger_key.as_str()));
         let answer = client.call(write).await?;
-        if answer.succeeded || answer.found(0).first().is_some_and(|kv| is_same(&kv.value, &value)) {
-            return Ok(state);
+        // The write of this very step, sent twice, finds itself.
+        let found = answer.found(0).first().and_then(|kv| Entry::parse(&kv.value));
+        if answer.succeeded || found.as_ref() == Some(&entry) {
+            return Ok(entry);
         }
     }
 }
 
 /// What the ledger says, to a leader.
-async fn read(client: &Client, keys: &Keys, grant: &Grant, ledger_key: &str) -> Result<Entry, StepError> {
+async fn read(client: &Client, keys: &Keys, grant: &Grant, ledger_key: &str) -> Result<Found, StepError> {
     let ask = TxnRequest::when([leads(keys, grant)?])
         .then(RangeRequest::key(ledger_key))
         .then(RangeRequest::key(keys.era()))
@@ -87,12 +132,12 @@ async fn read(client: &Client, keys: &Keys, grant: &Grant, ledger_key: &str) -> 
     if !answer.succeeded || era != grant.token.era() {
         return Err(StepError::Deposed);
     }
-    let Some(kv) = answer.found(0).first() else { return Ok(Entry::Open { changed: 0 }) };
-    let entry =
-        parse(&kv.value).ok_or_else(|| CallError::Refused(format!("{ledger_key} holds no ledger entry")));
-    Ok(match entry? {
-        OnceState::Running => Entry::Open { changed: kv.mod_revision },
-        completed => Entry::Completed(completed),
+    let Some(kv) = answer.found(0).first() else { return Ok(Found::Open { changed: 0 }) };
+    let entry = Entry::parse(&kv.value)
+        .ok_or_else(|| CallError::Refused(format!("{ledger_key} holds no ledger entry")))?;
+    Ok(match entry.completed {
+        true => Found::Completed(entry),
+        false => Found::Open { changed: kv.mod_revision },
     })
 }
 
@@ -102,40 +147,15 @@ fn leads(keys: &Keys, grant: &Grant) -> Result<Compare, StepError> {
     Ok(Compare::created_at(keys.candidate(&grant.resource, lease), super::keys::revision(grant.token)))
 }
 
-fn running(grant: &Grant) -> Value {
-    json!({"state": "running", "holder": grant.holder, "token": grant.token.get()})
-}
-
-fn completed(grant: &Grant, at: u64) -> Value {
-    json!({"state": "completed", "holder": grant.holder, "token": grant.token.get(), "at": at})
-}
-
-fn completed_state(grant: &Grant, at: u64) -> OnceState {
-    OnceState::Completed { holder: grant.holder.clone(), token: grant.token, at }
-}
-
-/// The write of this very step, sent twice.
-fn is_same(found: &[u8], value: &Value) -> bool {
-    serde_json::from_slice::<Value>(found).is_ok_and(|found| found == *value)
-}
-
-fn parse(value: &[u8]) -> Option<OnceState> {
-    let value: Value = serde_json::from_slice(value).ok()?;
-    match value.get("state")?.as_str()? {
-        "running" => Some(OnceState::Running),
-        "completed" => Some(OnceState::Completed {
-            holder: value.get("holder")?.as_str()?.to_owned(),
-            token: Token::new(value.get("token")?.as_u64()?)?,
-            at: value.get("at")?.as_u64()?,
-        }),
-        _ => None,
-    }
+/// The wall clock in the milliseconds that are written, so that what is read back is the same.
+fn now() -> SystemTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UNIX_EPOCH + Duration::new(since.as_secs(), since.subsec_millis() * 1_000_000)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn what_is_written_is_read_back() {
@@ -146,11 +166,12 @@ mod tests {
             lease: "1f".to_owned(),
             ttl: Duration::from_secs(5),
         };
-        assert_eq!(parse(running(&grant).to_string().as_bytes()), Some(OnceState::Running));
-        let written = completed(&grant, 99).to_string();
-        assert_eq!(parse(written.as_bytes()), Some(completed_state(&grant, 99)));
-        assert!(is_same(written.as_bytes(), &completed(&grant, 99)));
-        assert_eq!(parse(b"{\"state\":\"else\"}"), None);
-        assert_eq!(parse(b"yes"), None);
+        for (step, completed) in [(OnceStep::Begin, false), (OnceStep::Complete, true)] {
+            let entry = Entry::of(&grant, step);
+            assert_eq!(entry.completed, completed);
+            assert_eq!(Entry::parse(entry.write().as_bytes()), Some(entry));
+        }
+        assert_eq!(Entry::parse(b"{\"state\":\"else\"}"), None);
+        assert_eq!(Entry::parse(b"yes"), None);
     }
 }

@@ -1,0 +1,166 @@
+//! The run-once ledger in etcd: a key for each entry, of which each gateway removes the old ones now and then.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime};
+
+use highgate_elector::backend::etcd::once::{self, Entry, StepError};
+use highgate_elector::backend::etcd::txn::prefix_end;
+use highgate_elector::backend::etcd::wire::{
+    Compare, DeleteRangeRequest, KeyValue, RangeRequest, TxnRequest,
+};
+use highgate_elector::backend::{Grant, OnceStep};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use super::ballot::{Known, answer, leads, lease_id};
+use super::driver::Driver;
+use super::link::{Link, Trouble};
+use crate::store::once::{OnceEntry, OnceOrder, Place, Question, Wanted};
+
+/// How many entries are read at once.
+const PAGE: i64 = 1000;
+/// How often old entries are looked for, unless they are kept for a short time only.
+const PRUNE_EVERY: Duration = Duration::from_secs(3600);
+
+/// Removes old entries as long as it lives.
+pub(super) struct Pruner(AbortHandle);
+
+impl Drop for Pruner {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Driver {
+    pub(super) fn answer_once(&mut self, question: Question) {
+        let link = self.link.clone();
+        match question {
+            Question::Step { order, reply } => answer(reply, step(link, order)),
+            Question::List { wanted, reply } => answer(reply, list(link, wanted)),
+            Question::Show { place, reply } => answer(reply, show(link, place)),
+            Question::Reset { place, reply } => answer(reply, reset(link, place)),
+            Question::Keep { age } => {
+                self.pruner = Some(Pruner(tokio::spawn(prune_for_ever(link, age)).abort_handle()));
+            }
+        }
+    }
+}
+
+async fn step(link: Link, order: OnceOrder) -> Result<Option<OnceEntry>, Trouble> {
+    let OnceOrder { place: Place { resource, key }, lease, complete } = order;
+    let candidate = link.keys.candidate(&resource, lease_id(lease));
+    let Some(Known { token, holder, .. }) = leads(&link, &resource, &candidate).await? else {
+        return Ok(None);
+    };
+    let lease = format!("{:x}", lease_id(lease));
+    let grant = Grant { resource, holder, token, lease, ttl: Duration::ZERO };
+    let step = if complete { OnceStep::Complete } else { OnceStep::Begin };
+    match once::step(&link.client, &link.keys, &grant, &key, step).await {
+        Ok(entry) => Ok(Some(entry.into())),
+        Err(StepError::Deposed) => Ok(None),
+        Err(StepError::Failed(error)) => Err(error.into()),
+    }
+}
+
+async fn list(link: Link, wanted: Wanted) -> Result<Vec<(Place, OnceEntry)>, Trouble> {
+    let prefix = match &wanted.resource {
+        Some(resource) => link.keys.ledger(resource),
+        None => link.keys.ledgers(),
+    };
+    let after = wanted.after.map(|Place { resource, key }| link.keys.once(&resource, &key));
+    let mut found = Vec::new();
+    walk(&link, &prefix, after, |kv| {
+        let read = link.keys.parse_once(&kv.key).zip(Entry::parse(&kv.value));
+        found.extend(read.map(|((resource, key), entry)| (Place { resource, key }, entry.into())));
+        if found.len() < wanted.limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
+    .await?;
+    Ok(found)
+}
+
+async fn show(link: Link, place: Place) -> Result<Option<OnceEntry>, Trouble> {
+    let key = link.keys.once(&place.resource, &place.key);
+    let answer = link.range(RangeRequest::key(key)).await?;
+    Ok(answer.kvs.first().and_then(|kv| Entry::parse(&kv.value)).map(OnceEntry::from))
+}
+
+/// Forgets the entry as it was read. One that changes meanwhile is read again.
+async fn reset(link: Link, place: Place) -> Result<Option<OnceEntry>, Trouble> {
+    let key = link.keys.once(&place.resource, &place.key);
+    loop {
+        let answer = link.range(RangeRequest::key(key.as_str())).await?;
+        let Some(kv) = answer.kvs.first() else { return Ok(None) };
+        if forget(&link, kv).await? {
+            return Ok(Entry::parse(&kv.value).map(OnceEntry::from));
+        }
+    }
+}
+
+/// Every gateway does it: removing twice is no harm, and none of them has to be there.
+async fn prune_for_ever(link: Link, age: Duration) {
+    let pause = (age / 4).clamp(Duration::from_secs(1), PRUNE_EVERY);
+    loop {
+        sleep(pause).await;
+        match prune(&link, age).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "old entries of the run-once ledger were removed"),
+            Err(error) => tracing::warn!(%error, "old entries of the run-once ledger are not removed now"),
+        }
+    }
+}
+
+/// Removes what is older than `age` by this clock and that of who wrote it. How many.
+async fn prune(link: &Link, age: Duration) -> Result<usize, Trouble> {
+    let Some(limit) = SystemTime::now().checked_sub(age) else { return Ok(0) };
+    let mut old = Vec::new();
+    walk(link, &link.keys.ledgers(), None, |kv| {
+        let is_old = Entry::parse(&kv.value).is_some_and(|entry| entry.at < limit);
+        old.extend(is_old.then(|| KeyValue { value: Vec::new(), ..kv.clone() }));
+        ControlFlow::Continue(())
+    })
+    .await?;
+    let mut removed = 0;
+    for kv in &old {
+        removed += usize::from(forget(link, kv).await?);
+    }
+    Ok(removed)
+}
+
+/// Removes an entry, if it is as it was read.
+async fn forget(link: &Link, kv: &KeyValue) -> Result<bool, Trouble> {
+    let gone = TxnRequest::when([Compare::changed_at(kv.key.clone(), kv.mod_revision)])
+        .then(DeleteRangeRequest::key(kv.key.clone()));
+    Ok(link.txn(gone).await?.succeeded)
+}
+
+/// Shows all entries below the prefix, page by page, until told to stop.
+async fn walk(
+    link: &Link,
+    prefix: &str,
+    after: Option<String>,
+    mut show: impl FnMut(&KeyValue) -> ControlFlow<()>,
+) -> Result<(), Trouble> {
+    let end = prefix_end(prefix.as_bytes());
+    let next = |key: &[u8]| [key, b"\0"].concat();
+    let first = after.map_or(prefix.as_bytes().to_vec(), |after| next(after.as_bytes()));
+    let mut from = first.max(prefix.as_bytes().to_vec());
+    loop {
+        let page = RangeRequest { range_end: end.clone(), ..RangeRequest::key(from) };
+        let answer = link.range(page.limit(PAGE)).await?;
+        for kv in &answer.kvs {
+            if show(kv).is_break() {
+                return Ok(());
+            }
+        }
+        match answer.kvs.last() {
+            Some(last) if answer.more => from = next(&last.key),
+            _ => return Ok(()),
+        }
+    }
+}
+
+impl From<Entry> for OnceEntry {
+    fn from(Entry { completed, holder, token, at }: Entry) -> Self {
+        Self { completed, holder, token, at }
+    }
+}
