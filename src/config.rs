@@ -40,6 +40,8 @@ pub use path::{CanonicalPath, PathError};
 pub use pattern::{Captures, HostPattern, PathPattern, PatternError};
 pub use resource::{ResourceRule, Template, TemplateError};
 pub use route::{FencedMethods, Matcher, Route, Routes};
+pub(crate) use scope::LONGEST as LONGEST_DURATION;
+pub(crate) use store::VALIDITIES;
 pub use upstream::{Upstream, UpstreamError};
 pub use words::{AccessLog, LogFormat, MissingToken, OnUnknown, Tokens, UnknownWord};
 

@@ -12,6 +12,8 @@ mod crowd;
 mod elections;
 #[path = "etcd/failover.rs"]
 mod failover;
+#[path = "etcd/logins.rs"]
+mod logins;
 #[path = "etcd/lost_answers.rs"]
 mod lost_answers;
 #[path = "etcd/relay.rs"]

@@ -13,7 +13,7 @@ use super::error::Report;
 use super::raw::{Number, Refused, Text};
 
 /// The longest time any setting may be: short enough to be added to any clock.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest time anything is kept, ten years.
 const LONGEST_AGE_DAYS: u64 = 3650;

@@ -21,7 +21,7 @@ use super::{Etcd, Overrides, Store};
 
 const DEFAULT_VALIDITY: Duration = Duration::from_secs(4);
 /// Below, a short stall of etcd would take every replica out; above, a dead one would hold up raises for minutes.
-const VALIDITIES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+pub(crate) const VALIDITIES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 
 /// Judges the table; a flag for etcd stands over its kind and endpoints.
 pub(super) fn build(raw: Option<Section<RawStore>>, overrides: &Overrides, report: &mut Report<'_>) -> Store {

@@ -1,10 +1,11 @@
 //! etcd comes back from a backup and has forgotten what it said: nothing passes until an operator bumps the era.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Trial, eventually, stays, trial};
+use crate::support::{Gateway, Trial, eventually, stays, trial};
 
 /// The first token of the first era after the beginning.
 const NEXT_ERA: u64 = 1 << 48;
@@ -47,6 +48,80 @@ fn after_a_restore_everything_is_fenced_until_the_era_is_bumped() {
     trial.passes_everywhere("ledger", NEXT_ERA + 1);
     trial.raises("other", NEXT_ERA + 1);
     trial.is_kept().is_worth(3, 8);
+}
+
+/// The gateways are away while etcd is restored, and come back to one whose revision is higher than any that they saw:
+/// only the number of changes is lower than they remember.
+fn is_noticed_after_a_restart(mut trial: Trial, restore: impl FnOnce(&mut Trial, &Path)) {
+    trial.raises("ledger", 7);
+    let snapshot = trial.folder.path().join("snapshot");
+    trial.etcd().save_snapshot(&snapshot);
+    trial.raises("ledger", 8);
+    trial.raises("ledger", 9);
+    let before = trial.etcd().revision();
+    for gateway in &mut trial.gateways {
+        gateway.signal(Signal::TERM);
+        gateway.ends();
+    }
+    restore(&mut trial, &snapshot);
+    assert!(trial.etcd().revision() > before + 10, "it is as far as it was");
+    trial.gateways.iter_mut().for_each(|gateway| gateway.start_again());
+    let long = trial.timing.wait() + trial.timing.lock_delay + Duration::from_secs(1);
+    stays("no gateway is ready", long, || nobody_is_ready(&trial));
+    for gateway in &trial.gateways {
+        assert!(!gateway.write("ledger", 8).send().passed(), "a mark of 9 was there");
+        let because = gateway.overview()["fenced_because"].to_string();
+        println!("{}: {because}", gateway.name);
+        assert!(because.contains("changes") && because.contains("era bump"), "{because}");
+    }
+    trial.operate(0, &["era", "bump"]);
+    trial.gateways.iter().for_each(Gateway::becomes_ready);
+    trial.is_refused_everywhere("ledger", 10, 412, "stale");
+    trial.raises("ledger", NEXT_ERA + 1);
+    trial.passes_everywhere("ledger", NEXT_ERA + 1);
+    trial.is_kept();
+}
+
+#[test]
+fn a_restored_etcd_that_has_caught_up_is_noticed_after_a_restart() {
+    let name = "a_restored_etcd_that_has_caught_up_is_noticed_after_a_restart";
+    let Some(trial) = trial(name).start() else { return };
+    is_noticed_after_a_restart(trial, |trial, snapshot| {
+        trial.etcd_mut().restore(snapshot);
+        trial.etcd().commit_times(500);
+    });
+}
+
+#[test]
+fn a_restore_that_bumps_revisions_is_noticed_after_a_restart() {
+    let Some(trial) = trial("a_restore_that_bumps_revisions_is_noticed_after_a_restart").start() else {
+        return;
+    };
+    is_noticed_after_a_restart(trial, |trial, snapshot| {
+        trial.etcd_mut().restore_with(snapshot, &["--bump-revision", "1000000", "--mark-compacted"]);
+    });
+}
+
+/// An operator's mistake: the key is not there any more, but every gateway remembers that it was.
+#[test]
+fn an_era_that_was_deleted_is_not_begun_from_zero() {
+    let Some(trial) = trial("an_era_that_was_deleted_is_not_begun_from_zero").start() else { return };
+    trial.raises("ledger", 7);
+    trial.operate(0, &["era", "bump"]);
+    eventually("every gateway knows the era", || {
+        trial.gateways.iter().all(|gateway| gateway.overview()["era"] == 1 && gateway.door.says_ready())
+    });
+    trial.raises("ledger", NEXT_ERA + 1);
+    trial.etcd().ask(&["del", "/highgate/test/era"]);
+    eventually("no gateway is ready", || nobody_is_ready(&trial));
+    let long = trial.timing.wait() + trial.timing.lock_delay + Duration::from_secs(1);
+    stays("no gateway is ready", long, || nobody_is_ready(&trial));
+    assert!(trial.etcd().keys("/highgate/test/era").is_empty(), "nobody begins one by itself");
+    trial.operate(1, &["era", "bump"]);
+    trial.gateways.iter().for_each(Gateway::becomes_ready);
+    assert!(trial.gateways.iter().all(|gateway| gateway.overview()["era"] == 2));
+    trial.is_refused_everywhere("ledger", NEXT_ERA + 1, 412, "stale");
+    trial.is_kept();
 }
 
 /// Every gateway refuses both tokens, says why, and what an operator has to do.

@@ -18,6 +18,7 @@ mod keeper;
 pub mod keys;
 pub mod lease;
 mod leases;
+mod login;
 mod mirror;
 pub mod once;
 mod queue;

@@ -109,6 +109,11 @@ impl Cluster {
 
     /// All nodes are killed and come back with nothing but the snapshot, on their old addresses.
     pub(crate) fn restore(&mut self, snapshot: &Path) {
+        self.restore_with(snapshot, &[]);
+    }
+
+    /// The same with more flags for the restore.
+    pub(crate) fn restore_with(&mut self, snapshot: &Path, more: &[&str]) {
         let tool = if self.has_tool("etcdutl") { "etcdutl" } else { "etcdctl" };
         for at in 0..self.nodes.len() {
             self.nodes[at].kill();
@@ -116,6 +121,7 @@ impl Cluster {
             std::fs::remove_dir_all(&folder).expect("it has data");
             let mut restore = self.tool(tool);
             restore.args(["snapshot", "restore"]).arg(snapshot).arg("--data-dir").arg(&folder);
+            restore.args(more);
             for flag in ["--name", "--initial-cluster", "--initial-advertise-peer-urls"] {
                 restore.args([flag, self.nodes[at].argument(flag)]);
             }

@@ -77,7 +77,7 @@ impl Driver {
                 self.save_now();
                 None
             }
-            Err(Trouble::Call(_)) => None,
+            Err(Trouble::Call(_) | Trouble::Outdated) => None,
         }
     }
 
@@ -214,6 +214,9 @@ impl Driver {
             })
             .collect();
         self.bury_the_past(&applied);
+        if let Some(version) = applied.seq {
+            self.link.memory.counted(version);
+        }
         if !applied.changes.is_empty() || applied.seq.is_some() {
             self.step(Input::Applied(applied));
         }

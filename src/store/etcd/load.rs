@@ -11,7 +11,7 @@ use highgate_elector::backend::etcd::wire::{KeyValue, RangeRequest, TxnResponse}
 use highgate_elector::{Moment, Resource};
 
 use super::link::{Link, Trouble};
-use super::memory::WentBack;
+use super::memory::Verdict;
 use super::requests::{self, ERA, JOIN_WRITES, MEMBERS, SEQ, TOMBSTONES};
 use super::values::{self, Poll, came, incarnation, revision};
 use super::warden::wall_ahead;
@@ -111,7 +111,9 @@ fn unsure(error: JoinError) -> JoinError {
 
 /// Reads everything again.
 pub(super) async fn list(link: &Link, timing: &Timing) -> Result<Loaded, JoinError> {
-    let answer = link.txn(requests::list(&link.keys)).await?;
+    let (answer, asked) = link.ask(requests::list(&link.keys)).await?;
+    let changes = answer.found(SEQ).first().map_or(0, version);
+    link.memory.judge_changes(changes, asked).map_err(Trouble::from)?;
     let era = match answer.found(ERA).first() {
         Some(kv) => parse_era(kv)?,
         None => return Err(JoinError::NewEra),
@@ -119,28 +121,34 @@ pub(super) async fn list(link: &Link, timing: &Timing) -> Result<Loaded, JoinErr
     load(link, &answer, 0, era, timing).await
 }
 
-/// The era; a prefix that has none gets its first.
+/// The era; a prefix that has none gets its first. The changes are counted here, before the join adds its own.
 async fn current_era(link: &Link, value: &MemberValue, timing: &Timing) -> Result<u64, JoinError> {
     // Before the question: an answer to an earlier one may overtake this one's.
-    let before = link.memory.revision();
-    let answer = link.client.call(RangeRequest::key(link.keys.era())).await?;
-    let era = answer.kvs.first().map(parse_era).transpose()?;
-    match link.memory.judge(answer.header.as_ref(), before) {
+    let asked = link.memory.asking();
+    let answer = link.client.call(requests::look(&link.keys)).await?;
+    let era = answer.found(0).first().map(parse_era).transpose()?;
+    let changes = answer.found(1).first().map_or(0, version);
+    let judged = link
+        .memory
+        .judge(answer.header.as_ref(), asked)
+        .and_then(|()| link.memory.judge_changes(changes, asked))
+        .and_then(|()| link.memory.judge_era(era, asked));
+    match judged {
         Ok(()) => {}
-        Err(went_back) if era.is_some_and(|era| era > link.memory.era()) => {
+        Err(Verdict::WentBack(went_back)) if era.is_some_and(|era| era > link.memory.era()) => {
             tracing::warn!(era, %went_back, "an era has begun that was not known: etcd is taken for what it is now");
-            link.memory.accept(answer.header.as_ref(), era.unwrap_or_default());
+            let now = (era.unwrap_or_default(), changes);
+            if !link.memory.accept(answer.header.as_ref(), now, asked) {
+                return Err(Trouble::Outdated.into());
+            }
         }
-        Err(went_back) => return Err(Trouble::WentBack(went_back).into()),
+        Err(verdict) => return Err(Trouble::from(verdict).into()),
     }
     match era {
-        Some(era) if era < link.memory.era() => {
-            Err(Trouble::WentBack(WentBack::Revision { before, now: answer_revision(&answer) }).into())
-        }
         Some(era) => Ok(era),
         None => {
-            let tombstone = values::era_tombstone(value, timing);
-            let answer = link.txn(requests::initialise(&link.keys, &tombstone)).await?;
+            let tombstone = values::era_tombstone(value, timing, link.memory.longest_wait());
+            let answer = link.txn(requests::initialise(&link.keys, 0, &tombstone)).await?;
             if answer.succeeded {
                 Ok(0)
             } else {
@@ -150,8 +158,9 @@ async fn current_era(link: &Link, value: &MemberValue, timing: &Timing) -> Resul
     }
 }
 
-fn answer_revision(answer: &highgate_elector::backend::etcd::wire::RangeResponse) -> Revision {
-    answer.header.as_ref().map_or(0, |header| revision(header.revision))
+/// How often a key was put.
+fn version(kv: &KeyValue) -> u64 {
+    u64::try_from(kv.version).unwrap_or(0)
 }
 
 fn parse_era(kv: &KeyValue) -> Result<u64, JoinError> {
@@ -170,7 +179,7 @@ async fn load(
     let (records, candidates) = tokio::try_join!(marks(link, pinned), candidates(link, pinned))?;
     let seq = answer.found(writes + SEQ).first();
     let snapshot = Snapshot {
-        seq: seq.map_or(0, |kv| u64::try_from(kv.version).unwrap_or(0)),
+        seq: seq.map_or(0, version),
         watermark: seq.map_or(0, |kv| revision(kv.mod_revision)),
         era,
         records,

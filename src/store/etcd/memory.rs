@@ -2,13 +2,18 @@
 //!
 //! An etcd that was restored from a backup, or set up anew, has lost what it had committed, and a mark with it.
 //! It shows: the revision of an answer is lower than one that was seen before the question was asked, a renewal
-//! that it had confirmed is not there, or the cluster is another one. Then nothing passes until an operator has bumped the era. Kept in a small file, so
-//! that a restart does not forget it.
+//! that it had confirmed is not there, it counts fewer changes of marks than it did (its revisions may have caught up,
+//! or have been bumped by the restore), its era is gone, or the cluster is another one. Then nothing passes until an
+//! operator has bumped the era. Kept in a small file, so that a restart does not forget it.
+//!
+//! What must stay true: an answer is judged by the generation in which it was asked. A generation ends when an
+//! operator's new era is accepted; what was asked before that says nothing of the etcd that there is now.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use highgate_elector::backend::etcd::wire::ResponseHeader;
 use serde_json::{Value, json};
@@ -29,19 +34,41 @@ struct Known {
     /// 0 before the first answer.
     cluster: u64,
     revision: Revision,
+    /// The highest version of `seq`, which counts the changes of marks, members and eras.
+    changes: u64,
     era: u64,
+    /// The longest that any member or tombstone had to be waited for, when that was last known.
+    longest_wait: Duration,
+    /// Counts the restores that were accepted, in this process only.
+    generation: u64,
     /// It was caught at having lost something: from which revision, to which. That it catches up does not bring
     /// back what it has lost.
     lost: Option<Lost>,
 }
 
+/// What was known when a question was sent: its answer is judged by this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    generation: u64,
+    pub(super) revision: Revision,
+    changes: u64,
+}
+
 /// What etcd was caught at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lost {
+    what: What,
     before: u64,
     now: u64,
-    /// It is a mark that went back, not a revision.
-    mark: bool,
+}
+
+/// What of etcd went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Revision,
+    Mark,
+    Changes,
+    Era,
 }
 
 /// etcd is not, or not any more, what it was.
@@ -58,11 +85,29 @@ pub(super) enum WentBack {
     )]
     Mark { before: u64, now: u64 },
     #[error(
+        "etcd had counted {before} changes of marks and members and has now {now}: it was restored from a backup and \
+         has lost what it had committed since. Stop the old etcd for good, then run `highgate era bump`"
+    )]
+    Changes { before: u64, now: u64 },
+    #[error(
+        "etcd was in era {before} and is now in era {now}, or has none: it was restored from a backup, or its era was \
+         deleted. Stop the old etcd for good, then run `highgate era bump`"
+    )]
+    Era { before: u64, now: u64 },
+    #[error(
         "this is another etcd cluster ({now:x}) than before ({before:x}). If it replaces that one, stop the old one \
          for good and run `highgate era bump`; if it was given by mistake, correct the endpoints; if this replica \
          moves to another cluster for good, remove {}", file.display()
     )]
     Cluster { before: u64, now: u64, file: PathBuf },
+}
+
+/// Why an answer does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    WentBack(WentBack),
+    /// It was asked before a restored etcd was accepted, so it says nothing of the etcd that there is now.
+    Outdated,
 }
 
 /// The file is not usable.
@@ -95,9 +140,15 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The highest revision seen so far: to be asked before a question is sent.
+    /// The highest revision seen so far.
     pub(super) fn revision(&self) -> Revision {
         self.known().revision
+    }
+
+    /// What is known now: to be taken before a question is sent.
+    pub(super) fn asking(&self) -> Asked {
+        let Known { generation, revision, changes, .. } = *self.known();
+        Asked { generation, revision, changes }
     }
 
     /// The era that was current when etcd was last what it is known to be.
@@ -105,34 +156,79 @@ impl Memory {
         self.known().era
     }
 
-    /// Judges an answer to a question that was sent when `before` was the highest revision seen.
-    pub(super) fn judge(&self, header: Option<&ResponseHeader>, before: Revision) -> Result<(), WentBack> {
-        let Some(header) = header else { return Ok(()) };
+    /// The longest that any member or tombstone had to be waited for, when that was last known.
+    pub(super) fn longest_wait(&self) -> Duration {
+        self.known().longest_wait
+    }
+
+    /// Judges an answer to a question that was asked when `asked` was known.
+    pub(super) fn judge(&self, header: Option<&ResponseHeader>, asked: Asked) -> Result<(), Verdict> {
         let mut known = self.known();
+        if known.generation != asked.generation {
+            return Err(Verdict::Outdated);
+        }
+        let Some(header) = header else { return Ok(()) };
         let now = revision(header.revision);
         if known.cluster != 0 && known.cluster != header.cluster_id {
             let file = self.path.clone();
-            return Err(WentBack::Cluster { before: known.cluster, now: header.cluster_id, file });
+            let cluster = WentBack::Cluster { before: known.cluster, now: header.cluster_id, file };
+            return Err(Verdict::WentBack(cluster));
         }
-        if now < before {
-            known.lost.get_or_insert(Lost { before, now, mark: false });
+        if now < asked.revision {
+            known.catch(What::Revision, asked.revision, now);
         }
-        if let Some(lost) = known.lost {
-            return Err(lost.into());
-        }
+        known.stands()?;
         known.cluster = header.cluster_id;
         known.revision = known.revision.max(now);
         Ok(())
     }
 
+    /// Judges the version of `seq` that was in such an answer.
+    pub(super) fn judge_changes(&self, version: u64, asked: Asked) -> Result<(), Verdict> {
+        let mut known = self.known();
+        if known.generation != asked.generation {
+            return Err(Verdict::Outdated);
+        }
+        if version < asked.changes {
+            known.catch(What::Changes, asked.changes, version);
+        }
+        known.stands()?;
+        known.changes = known.changes.max(version);
+        Ok(())
+    }
+
+    /// Judges the era that was in such an answer; none: etcd has no era.
+    pub(super) fn judge_era(&self, era: Option<u64>, asked: Asked) -> Result<(), Verdict> {
+        let mut known = self.known();
+        if known.generation != asked.generation {
+            return Err(Verdict::Outdated);
+        }
+        if era.unwrap_or(0) < known.era {
+            let before = known.era;
+            known.catch(What::Era, before, era.unwrap_or(0));
+        }
+        known.stands()
+    }
+
+    /// The watch has told of so many changes.
+    pub(super) fn counted(&self, version: u64) {
+        let mut known = self.known();
+        known.changes = known.changes.max(version);
+    }
+
+    /// This is the longest that any member or tombstone has to be waited for now.
+    pub(super) fn waits(&self, longest: Duration) {
+        self.known().longest_wait = longest;
+    }
+
     /// etcd has a change of `now` where it had confirmed one of `before`.
     pub(super) fn lost(&self, before: Revision, now: Revision) -> WentBack {
-        (*self.known().lost.get_or_insert(Lost { before, now, mark: false })).into()
+        self.known().catch(What::Revision, before, now)
     }
 
     /// etcd has a mark of `now` where it had one of `before`.
     pub(super) fn lost_mark(&self, before: u64, now: u64) -> WentBack {
-        (*self.known().lost.get_or_insert(Lost { before, now, mark: true })).into()
+        self.known().catch(What::Mark, before, now)
     }
 
     /// Whether etcd was caught, and no operator has said yet that it is what it is.
@@ -140,11 +236,29 @@ impl Memory {
         self.known().lost.is_some()
     }
 
-    /// An operator has said that etcd is what it is: an era has begun that was not known.
-    pub(super) fn accept(&self, header: Option<&ResponseHeader>, era: u64) {
-        let Some(header) = header else { return };
-        let revision = revision(header.revision);
-        *self.known() = Known { cluster: header.cluster_id, revision, era, lost: None };
+    /// An operator has said that etcd is what it is: an era has begun that was not known. What is asked from now on
+    /// is of another generation. False if that has happened already since this was asked.
+    pub(super) fn accept(
+        &self,
+        header: Option<&ResponseHeader>,
+        (era, changes): (u64, u64),
+        asked: Asked,
+    ) -> bool {
+        let Some(header) = header else { return false };
+        let mut known = self.known();
+        if known.generation != asked.generation {
+            return false;
+        }
+        *known = Known {
+            cluster: header.cluster_id,
+            revision: revision(header.revision),
+            changes,
+            era,
+            longest_wait: known.longest_wait,
+            generation: known.generation + 1,
+            lost: None,
+        };
+        true
     }
 
     /// This replica serves in this era.
@@ -154,12 +268,7 @@ impl Memory {
 
     /// Writes the file whole or not at all.
     pub(super) fn save(&self) -> Result<(), MemoryError> {
-        let known = *self.known();
-        let mut line = json!({"cluster": known.cluster, "revision": known.revision, "era": known.era});
-        if let Some(Lost { before, now, mark }) = known.lost {
-            line["lost"] = json!({"before": before, "now": now, "mark": mark});
-        }
-        let line = line.to_string();
+        let line = format(&self.known());
         let write = || {
             let folder = self.path.parent().unwrap_or(Path::new("."));
             let mut file = tempfile_in(folder)?;
@@ -177,9 +286,38 @@ impl Memory {
     }
 }
 
+impl Known {
+    /// What etcd was caught at first stays: that it catches up does not bring back what it has lost.
+    fn catch(&mut self, what: What, before: u64, now: u64) -> WentBack {
+        (*self.lost.get_or_insert(Lost { what, before, now })).into()
+    }
+
+    fn stands(&self) -> Result<(), Verdict> {
+        self.lost.map_or(Ok(()), |lost| Err(Verdict::WentBack(lost.into())))
+    }
+}
+
 impl From<Lost> for WentBack {
-    fn from(Lost { before, now, mark }: Lost) -> Self {
-        if mark { Self::Mark { before, now } } else { Self::Revision { before, now } }
+    fn from(Lost { what, before, now }: Lost) -> Self {
+        match what {
+            What::Revision => Self::Revision { before, now },
+            What::Mark => Self::Mark { before, now },
+            What::Changes => Self::Changes { before, now },
+            What::Era => Self::Era { before, now },
+        }
+    }
+}
+
+impl What {
+    const ALL: [(Self, &str); 4] =
+        [(Self::Revision, "revision"), (Self::Mark, "mark"), (Self::Changes, "changes"), (Self::Era, "era")];
+
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(what, _)| *what == self).map_or("revision", |(_, name)| name)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(what, _)| what)
     }
 }
 
@@ -190,75 +328,45 @@ fn tempfile_in(folder: &Path) -> std::io::Result<(PathBuf, fs::File)> {
     Ok((path, file))
 }
 
+fn format(known: &Known) -> String {
+    let mut line = json!({
+        "cluster": known.cluster,
+        "revision": known.revision,
+        "changes": known.changes,
+        "era": known.era,
+        "longest_wait_ms": u64::try_from(known.longest_wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX),
+    });
+    if let Some(Lost { what, before, now }) = known.lost {
+        line["lost"] = json!({"what": what.name(), "before": before, "now": now});
+    }
+    line.to_string()
+}
+
+/// None of what this program does not write. A file of an earlier version has counted nothing.
 fn parse(text: &[u8]) -> Option<Known> {
     let value: Value = serde_json::from_slice(text).ok()?;
     let number = |value: &Value, name: &str| value.get(name)?.as_u64();
     let lost = match value.get("lost") {
-        Some(lost) => Some(Lost {
-            before: number(lost, "before")?,
-            now: number(lost, "now")?,
-            mark: lost.get("mark")?.as_bool()?,
-        }),
+        Some(lost) => {
+            let what = match lost.get("what") {
+                Some(what) => What::named(what.as_str()?)?,
+                None if lost.get("mark")?.as_bool()? => What::Mark,
+                None => What::Revision,
+            };
+            Some(Lost { what, before: number(lost, "before")?, now: number(lost, "now")? })
+        }
         None => None,
     };
     Some(Known {
         cluster: number(&value, "cluster")?,
         revision: number(&value, "revision")?,
+        changes: number(&value, "changes").unwrap_or(0),
         era: number(&value, "era")?,
+        longest_wait: Duration::from_millis(number(&value, "longest_wait_ms").unwrap_or(0)),
+        generation: 0,
         lost,
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn header(cluster_id: u64, revision: i64) -> ResponseHeader {
-        ResponseHeader { cluster_id, revision, ..ResponseHeader::default() }
-    }
-
-    #[test]
-    fn an_answer_from_before_what_was_known_is_a_restored_etcd() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::open(folder.path()).unwrap();
-        assert_eq!(memory.judge(Some(&header(7, 100)), memory.revision()), Ok(()));
-        // An answer that was overtaken by a later one is none: the question was asked before that.
-        assert_eq!(memory.judge(Some(&header(7, 99)), 90), Ok(()));
-        assert_eq!(memory.revision(), 100);
-        let before = memory.revision();
-        let went_back = Err(WentBack::Revision { before: 100, now: 60 });
-        assert_eq!(memory.judge(Some(&header(7, 60)), before), went_back);
-        assert_eq!(memory.judge(Some(&header(7, 200)), before), went_back, "catching up mends nothing");
-        memory.save().unwrap();
-        let memory = Memory::open(folder.path()).unwrap();
-        assert!(memory.is_suspect());
-        assert_eq!(memory.judge(Some(&header(7, 300)), memory.revision()), went_back, "nor does a restart");
-        memory.accept(Some(&header(7, 300)), 1);
-        assert_eq!(memory.judge(Some(&header(7, 301)), memory.revision()), Ok(()));
-    }
-
-    #[test]
-    fn it_is_remembered_over_a_restart_until_an_era_begins() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = Memory::open(folder.path()).unwrap();
-        memory.judge(Some(&header(7, 100)), 0).unwrap();
-        memory.joined(2);
-        memory.save().unwrap();
-        let memory = Memory::open(folder.path()).unwrap();
-        assert_eq!((memory.revision(), memory.era()), (100, 2));
-        assert!(matches!(memory.judge(Some(&header(8, 200)), 100), Err(WentBack::Cluster { .. })));
-        memory.accept(Some(&header(8, 50)), 3);
-        assert_eq!(memory.judge(Some(&header(8, 51)), memory.revision()), Ok(()));
-        assert_eq!((memory.revision(), memory.era()), (51, 3));
-        let files = fs::read_dir(folder.path()).unwrap().count();
-        assert_eq!(files, 1, "nothing is left of writing");
-    }
-
-    #[test]
-    fn a_file_that_is_not_ours_is_an_error_that_names_it() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(FILE_NAME), "{}").unwrap();
-        let error = Memory::open(folder.path()).err().unwrap().to_string();
-        assert!(error.contains("etcd.json"), "{error}");
-    }
-}
+mod tests;

@@ -1,13 +1,15 @@
 //! What an operator orders of all replicas at once: a new era, and a replica taken out.
 
-use highgate_elector::backend::etcd::fence::TombstoneValue;
-use highgate_elector::backend::etcd::wire::RangeRequest;
+use std::time::Duration;
+
+use highgate_elector::backend::etcd::fence::{MemberValue, TombstoneValue};
+use highgate_elector::backend::etcd::wire::TxnResponse;
 
 use super::driver::{Driver, Stage};
 use super::link::Link;
-use super::requests;
-use super::values::{era, era_tombstone, tombstone_value};
-use crate::replica::Incarnation;
+use super::requests::{self, ERA, MEMBERS, TOMBSTONES};
+use super::values::{era, era_tombstone, member, tombstone, tombstone_value};
+use crate::replica::{Incarnation, Timing};
 use crate::store::{Override, OverrideError};
 
 /// How often a changed era is read anew before a bump gives up.
@@ -19,9 +21,10 @@ impl Driver {
         match order {
             // Also from outside: an etcd that went back is what it is for.
             Override::BumpEra { reply } => {
-                let tombstone = era_tombstone(&self.value(0, Vec::new()), &self.timing);
+                self.note_longest_wait();
+                let (value, timing) = (self.value(0, Vec::new()), self.timing);
                 tokio::spawn(async move {
-                    let _ = reply.send(bump_era(&link, &tombstone).await);
+                    let _ = reply.send(bump_era(&link, &value, &timing).await);
                 });
             }
             Override::Retire { replica, reply } => match self.tombstone_for(replica) {
@@ -49,21 +52,23 @@ impl Driver {
     }
 }
 
-/// ERA. Above every era that this replica has seen, too: a backup may be older than the last bump.
-async fn bump_era(link: &Link, tombstone: &TombstoneValue) -> Result<u64, OverrideError> {
+/// ERA. Above every era that this replica has seen, too: a backup may be older than the last bump. Its tombstone is
+/// waited for as long as the slowest of all replicas that etcd or this one knows of.
+async fn bump_era(link: &Link, value: &MemberValue, own: &Timing) -> Result<u64, OverrideError> {
     let failed = |error: &dyn std::fmt::Display| OverrideError::Failed(error.to_string());
     for _ in 0..ATTEMPTS {
         // Not judged by what is remembered: an etcd that went back is what this is for.
-        let answer =
-            link.client.call(RangeRequest::key(link.keys.era())).await.map_err(|error| failed(&error))?;
-        let Some(from) = answer.kvs.first() else {
-            let first = requests::initialise(&link.keys, tombstone);
-            link.client.call(first).await.map_err(|error| failed(&error))?;
-            continue;
+        let answer = link.client.call(requests::list(&link.keys)).await.map_err(|error| failed(&error))?;
+        let tombstone = era_tombstone(value, own, longest_wait(&answer, own).max(link.memory.longest_wait()));
+        let from = match answer.found(ERA).first() {
+            Some(from) => Some(era(&from.value).ok_or_else(|| failed(&"the era in etcd is not a number"))?),
+            None => None,
         };
-        let from = era(&from.value).ok_or_else(|| failed(&"the era in etcd is not a number"))?;
-        let to = from.max(link.memory.era()) + 1;
-        let bump = requests::bump_era(&link.keys, from, to, tombstone);
+        let to = from.unwrap_or(0).max(link.memory.era()) + 1;
+        let bump = match from {
+            Some(from) => requests::bump_era(&link.keys, from, to, &tombstone),
+            None => requests::initialise(&link.keys, to, &tombstone),
+        };
         let answer = link.client.call(bump).await.map_err(|error| failed(&error))?;
         let now = answer.found(0).first().and_then(|kv| era(&kv.value));
         // Run twice, the second run finds what the first has done.
@@ -72,6 +77,13 @@ async fn bump_era(link: &Link, tombstone: &TombstoneValue) -> Result<u64, Overri
         }
     }
     Err(failed(&"the era changes all the time"))
+}
+
+/// Of all members and tombstones that etcd holds.
+fn longest_wait(listed: &TxnResponse, own: &Timing) -> Duration {
+    let members = listed.found(MEMBERS).iter().map(|kv| member(kv, own).wait);
+    let tombstones = listed.found(TOMBSTONES).iter().map(|kv| tombstone(kv, own).wait);
+    members.chain(tombstones).max().unwrap_or_default()
 }
 
 async fn retire(link: &Link, replica: Incarnation, tombstone: &TombstoneValue) -> Result<(), OverrideError> {

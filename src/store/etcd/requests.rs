@@ -25,10 +25,15 @@ fn put_seq(keys: &Keys) -> PutRequest {
     PutRequest::new(keys.seq(), "")
 }
 
-/// A prefix that nobody has used: its first era. Like every era it begins with a tombstone, since nobody knows
-/// what was there before.
-pub(super) fn initialise(keys: &Keys, tombstone: &TombstoneValue) -> TxnRequest {
-    begin_era(keys, Compare::created_at(keys.era(), 0), 0, tombstone)
+/// The era and the number of changes, which a replica compares with what it remembers before it joins.
+pub(super) fn look(keys: &Keys) -> TxnRequest {
+    TxnRequest::default().then(RangeRequest::key(keys.era())).then(RangeRequest::key(keys.seq()))
+}
+
+/// A prefix that has no era: its first, or the one after those that are remembered. Like every era it begins with a
+/// tombstone, since nobody knows what was there before.
+pub(super) fn initialise(keys: &Keys, era: u64, tombstone: &TombstoneValue) -> TxnRequest {
+    begin_era(keys, Compare::created_at(keys.era(), 0), era, tombstone)
 }
 
 /// After a restore the members that etcd knows are not the members that live: the tombstone stands for those.

@@ -10,6 +10,7 @@ use highgate_elector::backend::etcd::fence::{Fence, MemberValue, TombstoneValue}
 use highgate_elector::backend::etcd::keys::{Key, Keys};
 use highgate_elector::backend::etcd::wire::{Event, EventKind, KeyValue};
 
+use crate::config::{LONGEST_DURATION, VALIDITIES};
 use crate::replica::{Applied, Change, Incarnation, Member, Record, Revision, State, Timing, Tombstone};
 
 /// etcd counts revisions from 1 in 63 bits.
@@ -84,8 +85,12 @@ pub(super) fn tombstone(kv: &KeyValue, own: &Timing) -> Tombstone {
     }
 }
 
+/// Never longer than the longest that a gateway can be configured to need: a value that says more was not written by
+/// one, and would hold up every raise for as long as it says.
 fn wait(own: &Timing, validity: Duration, lock_delay: Duration) -> Duration {
-    own.wait().max(Timing { validity, lock_delay, ..*own }.wait())
+    let said = Timing { validity, lock_delay, ..*own }.wait();
+    let longest = Timing { validity: *VALIDITIES.end(), lock_delay: LONGEST_DURATION, ..*own }.wait();
+    own.wait().max(said.min(longest))
 }
 
 /// What is left of a member that is taken out.
@@ -164,13 +169,62 @@ pub(super) fn era(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok().filter(|era| *era < 1 << 15)
 }
 
-/// The tombstone that an era begins with: of whoever may live without etcd knowing it.
-pub(super) fn era_tombstone(value: &MemberValue, own: &Timing) -> TombstoneValue {
+/// The tombstone that an era begins with: of whoever may live without etcd knowing it. `longest` is the longest that
+/// anybody had to be waited for, as far as that is known.
+pub(super) fn era_tombstone(value: &MemberValue, own: &Timing, longest: Duration) -> TombstoneValue {
     TombstoneValue {
         created: 0,
         watermark: 0,
         draining: Vec::new(),
         validity: own.validity,
-        lock_delay: value.lock_delay,
+        // All in the only number that there is for it, as in the tombstone of a member.
+        lock_delay: value.lock_delay.max(own.lock_delay + longest.saturating_sub(own.wait())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Timing = Timing {
+        validity: Duration::from_secs(4),
+        lock_delay: Duration::from_secs(5),
+        drain_timeout: Duration::from_secs(5),
+    };
+
+    fn member_that_says(validity: Duration, lock_delay: Duration) -> KeyValue {
+        let value =
+            MemberValue { name: "g".to_owned(), watermark: 1, draining: Vec::new(), validity, lock_delay };
+        KeyValue { value: value.encode(), create_revision: 3, mod_revision: 4, ..KeyValue::default() }
+    }
+
+    #[test]
+    fn a_member_is_waited_for_as_long_as_it_says_but_no_longer_than_one_can_be_configured() {
+        let longer = member(&member_that_says(Duration::from_secs(30), Duration::from_secs(60)), &OWN);
+        assert_eq!(longer.wait, Duration::from_millis(30_000 + 300 + 50 + 60_000));
+        let shorter = member(&member_that_says(Duration::from_secs(1), Duration::ZERO), &OWN);
+        assert_eq!(shorter.wait, OWN.wait());
+        let forever = Duration::from_millis(u64::MAX);
+        let most = Duration::from_millis(60_000 + 600 + 50) + Duration::from_secs(86_400);
+        for (validity, lock_delay) in
+            [(forever, Duration::ZERO), (Duration::ZERO, forever), (forever, forever)]
+        {
+            let absurd = member(&member_that_says(validity, lock_delay), &OWN);
+            assert!(absurd.wait <= most, "{:?}", absurd.wait);
+            let left = tombstone_value(&absurd, &OWN);
+            let kv = KeyValue { value: left.encode(), ..KeyValue::default() };
+            assert!(tombstone(&kv, &OWN).wait <= most, "nor is what is left of it");
+        }
+    }
+
+    #[test]
+    fn the_tombstone_of_an_era_stands_for_the_slowest_that_is_known() {
+        let value = MemberValue::decode(&member_that_says(OWN.validity, OWN.lock_delay).value).unwrap();
+        let waited = |longest: Duration| {
+            let value = era_tombstone(&value, &OWN, longest).encode();
+            tombstone(&KeyValue { value, ..KeyValue::default() }, &OWN).wait
+        };
+        assert_eq!(waited(Duration::ZERO), OWN.wait());
+        assert_eq!(waited(Duration::from_secs(90)), Duration::from_secs(90));
     }
 }

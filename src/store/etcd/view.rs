@@ -52,9 +52,18 @@ impl Driver {
         }
     }
 
+    /// How long the slowest of all that are known has to be waited for: a new era's tombstone stands for it.
+    pub(super) fn note_longest_wait(&self) {
+        let Stage::Inside(session) = &self.stage else { return };
+        let members = session.replica.members().values().map(|member| member.wait);
+        let tombstones = session.replica.tombstones().values().map(|tombstone| tombstone.wait);
+        self.link.memory.waits(members.chain(tombstones).max().unwrap_or_default());
+    }
+
     /// Not on this thread: a slow disk must not hold up a renewal.
     pub(super) fn save_now(&mut self) {
         self.saved = Instant::now();
+        self.note_longest_wait();
         // A thread that is gone has said so.
         let _ = self.save.send(());
     }

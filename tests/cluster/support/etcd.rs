@@ -70,10 +70,15 @@ impl Etcd {
         Requests { reads: handled(&["Range"]), writes: handled(&["Put", "Txn", "DeleteRange"]) }
     }
 
+    /// The newest revision.
+    pub(crate) fn revision(&self) -> u64 {
+        let answer: Value = json_of(&self.ask(&["get", "-w", "json", "x"]));
+        answer["header"]["revision"].as_u64().expect("every answer has one")
+    }
+
     /// Forgets every revision but the latest, as operators have it done from time to time.
     pub(crate) fn compact(&self) -> u64 {
-        let answer: Value = json_of(&self.ask(&["get", "-w", "json", "x"]));
-        let revision = answer["header"]["revision"].as_u64().expect("every answer has one");
+        let revision = self.revision();
         self.ask(&["compact", &revision.to_string()]);
         revision
     }

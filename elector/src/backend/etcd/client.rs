@@ -7,19 +7,20 @@
 //! twice by etcd, so it is a read, or a transaction whose compares refuse the second run.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::metadata::{Ascii, MetadataValue};
+use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 
 use super::endpoint::{Endpoint, Endpoints};
-use super::url::{EtcdUrl, Login};
-use super::wire::{AuthenticateRequest, Call};
+use super::login::{AuthToken, Logins};
+use super::url::EtcdUrl;
+use super::wire::Call;
 
 /// How long a call is tried, over all endpoints.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
@@ -38,9 +39,7 @@ pub struct Client {
 
 struct Inner {
     endpoints: Endpoints,
-    login: Option<Login>,
-    /// What etcd gave for the login; None until it is needed, and again when etcd forgot it.
-    token: Mutex<Option<MetadataValue<Ascii>>>,
+    logins: Arc<Logins>,
 }
 
 /// A call that was not answered with what it asked for.
@@ -70,8 +69,7 @@ pub struct OpenError(#[from] tonic::transport::Error);
 impl Client {
     /// No I/O yet. Called within the runtime that is to do it; calls may then come from any.
     pub fn open(url: &EtcdUrl) -> Result<Self, OpenError> {
-        let inner =
-            Inner { endpoints: Endpoints::open(url)?, login: url.login.clone(), token: Mutex::new(None) };
+        let inner = Inner { endpoints: Endpoints::open(url)?, logins: Logins::new(url.login.clone()) };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -115,27 +113,13 @@ impl Client {
     }
 
     /// The login's token for the next request, fetched when there is none.
-    pub(super) async fn token(&self, endpoint: &Endpoint) -> Result<Option<MetadataValue<Ascii>>, CallError> {
-        let Some(login) = &self.inner.login else { return Ok(None) };
-        if let Some(token) = self.inner.token.lock().expect("nothing panics under it").clone() {
-            return Ok(Some(token));
-        }
-        let ask = AuthenticateRequest { name: login.user.clone(), password: login.password.clone() };
-        let answer = match send(endpoint, ask, None).await.map_err(judge) {
-            Err(CallError::Refused(detail)) if detail.contains("authentication is not enabled") => {
-                return Ok(None);
-            }
-            answer => answer?,
-        };
-        let token = answer.token.parse::<MetadataValue<Ascii>>();
-        let token = token.map_err(|_| CallError::Refused("the login's token is not ASCII".to_owned()))?;
-        *self.inner.token.lock().expect("nothing panics under it") = Some(token.clone());
-        Ok(Some(token))
+    pub(super) async fn token(&self, endpoint: &Arc<Endpoint>) -> Result<AuthToken, CallError> {
+        self.inner.logins.token(endpoint).await
     }
 
-    /// The next request logs in again.
-    pub(super) fn forget_token(&self) {
-        *self.inner.token.lock().expect("nothing panics under it") = None;
+    /// etcd has refused this token: the next request logs in again, if nobody has since.
+    pub(super) fn forget_token(&self, refused: &AuthToken) {
+        self.inner.logins.forget(refused);
     }
 }
 
@@ -162,24 +146,31 @@ async fn attempt<C: Call>(
 /// A token that etcd refused did nothing, so the request goes out again with a new one.
 async fn log_in_and_send<C: Call>(
     client: &Client,
-    endpoint: &Endpoint,
+    endpoint: &Arc<Endpoint>,
     request: C,
 ) -> Result<C::Answer, CallError> {
     let token = client.token(endpoint).await?;
-    match send(endpoint, request.clone(), token).await.map_err(judge) {
-        Err(CallError::TokenRefused) => {
-            client.forget_token();
+    match send(endpoint, request.clone(), token.clone()).await.map_err(judge) {
+        Err(CallError::TokenRefused) if client.inner.logins.is_needed() => {
+            client.forget_token(&token);
             let token = client.token(endpoint).await?;
-            send(endpoint, request, token).await.map_err(judge)
+            match send(endpoint, request, token.clone()).await.map_err(judge) {
+                Err(error @ CallError::TokenRefused) => {
+                    // It was fetched just now: a node that is behind does not know it yet, or it ran out on the way.
+                    client.forget_token(&token);
+                    Err(CallError::Unavailable(error.to_string()))
+                }
+                answer => answer,
+            }
         }
         answer => answer,
     }
 }
 
-async fn send<C: Call>(
+pub(super) async fn send<C: Call>(
     endpoint: &Endpoint,
     request: C,
-    token: Option<MetadataValue<Ascii>>,
+    token: AuthToken,
 ) -> Result<C::Answer, Status> {
     let mut grpc = ready(endpoint).await?;
     let path = PathAndQuery::from_static(C::PATH);
@@ -203,7 +194,7 @@ pub(super) async fn ready(
 }
 
 /// A node that lost its cluster says so at once instead of waiting for it.
-pub(super) fn with_metadata<T>(message: T, token: Option<MetadataValue<Ascii>>) -> tonic::Request<T> {
+pub(super) fn with_metadata<T>(message: T, token: AuthToken) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
     if let Some(token) = token {

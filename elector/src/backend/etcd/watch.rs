@@ -18,6 +18,7 @@ use tonic_prost::ProstCodec;
 
 use super::client::{CallError, Client, judge, ready, with_metadata};
 use super::endpoint::Endpoint;
+use super::login::AuthToken;
 use super::wire::{
     Event, WATCH, WatchAsk, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
@@ -47,6 +48,8 @@ struct Open {
     endpoint: Arc<Endpoint>,
     asks: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
+    /// What the stream was opened with.
+    token: AuthToken,
     heard: Instant,
 }
 
@@ -153,7 +156,9 @@ impl Watch {
             self.open = None;
             return Err(WatchError::Refused(reason));
         }
-        self.client.forget_token();
+        if let Some(open) = &self.open {
+            self.client.forget_token(&open.token);
+        }
         Ok(Heard::Ended)
     }
 
@@ -173,22 +178,29 @@ impl Watch {
             self.failed = false;
         }
         let endpoint = self.client.pick();
-        let opened = timeout(OPEN_DEADLINE, self.open_at(Arc::clone(&endpoint))).await;
+        let token = match timeout(OPEN_DEADLINE, self.client.token(&endpoint)).await {
+            Ok(Ok(token)) => token,
+            Ok(Err(CallError::Refused(reason))) => return Err(WatchError::Refused(reason)),
+            Ok(Err(_)) | Err(_) => {
+                self.failed = true;
+                return Ok(false);
+            }
+        };
+        let opened = timeout(OPEN_DEADLINE, self.open_at(Arc::clone(&endpoint), token.clone())).await;
         match opened.unwrap_or_else(|_| Err(CallError::Unavailable("silence".to_owned()))) {
             Ok(open) => {
                 self.open = Some(open);
                 return Ok(true);
             }
             Err(CallError::Refused(reason)) => return Err(WatchError::Refused(reason)),
-            Err(CallError::TokenRefused) => self.client.forget_token(),
+            Err(CallError::TokenRefused) => self.client.forget_token(&token),
             Err(_) => endpoint.eject(),
         }
         self.failed = true;
         Ok(false)
     }
 
-    async fn open_at(&self, endpoint: Arc<Endpoint>) -> Result<Open, CallError> {
-        let token = self.client.token(&endpoint).await?;
+    async fn open_at(&self, endpoint: Arc<Endpoint>, token: AuthToken) -> Result<Open, CallError> {
         let (asks, requests) = mpsc::channel(2);
         let create = WatchCreateRequest {
             key: self.key.clone(),
@@ -198,11 +210,11 @@ impl Watch {
         let create = WatchRequest { ask: Some(WatchAsk::Create(create)) };
         asks.try_send(create).expect("the channel is new and has room for two");
         let mut grpc = ready(&endpoint).await.map_err(judge)?;
-        let request = with_metadata(ReceiverStream::new(requests), token);
+        let request = with_metadata(ReceiverStream::new(requests), token.clone());
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
         let answers =
             grpc.streaming(request, PathAndQuery::from_static(WATCH), codec).await.map_err(judge)?;
-        Ok(Open { endpoint, asks, answers: answers.into_inner(), heard: Instant::now() })
+        Ok(Open { endpoint, asks, answers: answers.into_inner(), token, heard: Instant::now() })
     }
 }
 
