@@ -8,6 +8,7 @@
 
 mod answers;
 mod ballot;
+mod base;
 mod campaign;
 mod driver;
 mod leaders;
@@ -15,6 +16,7 @@ mod link;
 mod load;
 mod memory;
 mod overrides;
+mod pages;
 mod proofs;
 mod queues;
 mod requests;
