@@ -8,6 +8,7 @@
 
 mod answers;
 mod ballot;
+mod base;
 mod campaign;
 mod driver;
 mod leaders;
@@ -16,6 +17,7 @@ mod load;
 mod memory;
 mod once;
 mod overrides;
+mod pages;
 mod proofs;
 mod queues;
 mod requests;

@@ -11,6 +11,7 @@ mod elections;
 mod etcd_faults;
 mod handover;
 mod issued;
+mod joins;
 mod loss;
 mod many;
 mod numbers;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use highgate_elector::backend::etcd::client::CallError;
 use highgate_elector::backend::etcd::txn::prefix_end;
 use highgate_elector::backend::etcd::watch::Watch;
 use highgate_elector::backend::etcd::wire::{Event, TxnResponse};
@@ -255,6 +256,9 @@ impl Driver {
         if let Stage::Inside(session) = &mut self.stage {
             session.sending -= 1;
         }
+        if is_too_long(&result) && proposals.len() > 1 {
+            return self.send_in_smaller_batches(proposals);
+        }
         let Some(answer) = self.judge(result) else {
             for Proposal { resource, seen, .. } in proposals {
                 self.step(Input::Failed { resource, seen });
@@ -268,6 +272,20 @@ impl Driver {
             let Some(refused) = answer.nested(place).filter(|nested| !nested.succeeded) else { continue };
             let modified = refused.found(0).first().map_or(0, |kv| revision(kv.mod_revision));
             self.refused(proposal, modified);
+        }
+    }
+
+    /// etcd was started with a smaller `--max-txn-ops`. It has run nothing of the batch.
+    fn send_in_smaller_batches(&mut self, proposals: Vec<Proposal>) {
+        let smaller = proposals.len().div_ceil(2);
+        if smaller < self.batch {
+            self.batch = smaller;
+            tracing::warn!(batch = smaller, "etcd takes fewer operations in a transaction (--max-txn-ops)");
+        }
+        let Stage::Inside(session) = &mut self.stage else { return };
+        for proposal in proposals {
+            // One that was made since is newer.
+            session.proposals.entry(proposal.resource.clone()).or_insert(proposal);
         }
     }
 
@@ -391,4 +409,9 @@ impl Driver {
             }
         }
     }
+}
+
+fn is_too_long(result: &Result<TxnResponse, Trouble>) -> bool {
+    let too_long = |why: &str| why.contains("too many operations");
+    matches!(result, Err(Trouble::Call(CallError::Refused(why))) if too_long(why))
 }

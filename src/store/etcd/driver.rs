@@ -20,7 +20,7 @@ use super::ballot::{Campaigns, Waiting};
 use super::link::{Link, Trouble};
 use super::load::{JoinError, Joined, Loaded, join};
 use super::once::Pruner;
-use super::requests;
+use super::requests::{self, MAX_PROPOSALS};
 use super::session::{Leaver, Promise, Session};
 use super::warden::Watched;
 use crate::controls::{Rule, breaks};
@@ -67,6 +67,8 @@ pub(super) struct Driver {
     /// Longer lock-delays that somebody waits for while a join is under way.
     pub(super) promises: Vec<Promise>,
     pub(super) watches: u64,
+    /// How many proposals share a transaction: fewer than at first, if etcd was told to take less.
+    pub(super) batch: usize,
     pub(super) campaigns: Campaigns,
     /// Removes old entries of the run-once ledger.
     pub(super) pruner: Option<Pruner>,
@@ -192,6 +194,7 @@ impl Driver {
             past: HashSet::new(),
             promises: Vec::new(),
             watches: 0,
+            batch: MAX_PROPOSALS,
             campaigns: Campaigns::default(),
             pruner: None,
             reports,

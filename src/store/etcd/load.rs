@@ -1,25 +1,25 @@
 //! JOIN and the listing after a gap: everything that etcd holds, as it is at one revision.
 //!
-//! The members, the tombstones and the number of the last change come in one transaction; the marks and the
-//! candidates, of which there may be millions, in pages that are pinned at its revision.
+//! The members, the tombstones and the number of the last change come in one transaction. The marks, of which there
+//! may be millions, take longer than the others wait for a member, so a join reads them before it (`base.rs`) and
+//! then only what has changed since; and a listing reads only those that have changed since the watermark.
 
 use highgate_elector::backend::etcd::client::CallError;
 use highgate_elector::backend::etcd::fence::MemberValue;
 use highgate_elector::backend::etcd::keys::Key;
-use highgate_elector::backend::etcd::txn::prefix_end;
 use highgate_elector::backend::etcd::wire::{KeyValue, RangeRequest, TxnResponse};
 use highgate_elector::{Moment, Resource};
 
+use super::base::Base;
 use super::link::{Link, Trouble};
 use super::memory::Verdict;
+use super::pages::pages;
 use super::requests::{self, ERA, JOIN_WRITES, MEMBERS, SEQ, TOMBSTONES};
 use super::values::{self, Poll, came, incarnation, revision};
 use super::warden::wall_ahead;
 use crate::controls::{Rule, breaks};
 use crate::replica::{Incarnation, Record, Revision, Snapshot, Timing};
 use crate::store::overview::incarnation_text;
-
-const PAGE: i64 = 4000;
 
 /// What a replica starts from.
 pub(super) struct Loaded {
@@ -69,6 +69,7 @@ pub(super) async fn join(
     let era = current_era(link, value, timing).await?;
     let too_early =
         if breaks(Rule::LoadAfterJoin) { Some(read_too_early(link, timing).await?) } else { None };
+    let mut base = Base::read(link, timing).await?;
     let (mut sent, mut ahead) = (Moment::now(), wall_ahead());
     let answer = link.txn(requests::join(&link.keys, me, era, value)).await.map_err(JoinError::Unsure)?;
     let writes = if answer.succeeded { JOIN_WRITES } else { 0 };
@@ -79,7 +80,12 @@ pub(super) async fn join(
         return Err(JoinError::NewEra);
     };
     let created = revision(own.create_revision);
-    let mut loaded = load(link, &answer, writes, era, timing).await.map_err(unsure)?;
+    let mut snapshot = small(&answer, writes, era, timing);
+    base.follow_to(snapshot.watermark, snapshot.seq).await.map_err(JoinError::Unsure)?;
+    let (records, candidates) = base.into_parts();
+    snapshot.records = records;
+    // Between the last change that counts and the answer there may be candidates: the watch tells of them.
+    let mut loaded = Loaded { revision: super::values::number(snapshot.watermark), snapshot, candidates };
     if let Some(records) = too_early {
         loaded.snapshot.records = records;
     }
@@ -97,20 +103,13 @@ pub(super) async fn join(
 
 /// The marks as they were a while before the join.
 async fn read_too_early(link: &Link, timing: &Timing) -> Result<Vec<(Resource, Record)>, JoinError> {
-    let records = list(link, timing).await?.snapshot.records;
+    let records = list(link, timing, 0).await?.snapshot.records;
     tokio::time::sleep(timing.validity).await;
     Ok(records)
 }
 
-fn unsure(error: JoinError) -> JoinError {
-    match error {
-        JoinError::Trouble(trouble) => JoinError::Unsure(trouble),
-        error => error,
-    }
-}
-
-/// Reads everything again.
-pub(super) async fn list(link: &Link, timing: &Timing) -> Result<Loaded, JoinError> {
+/// Reads everything again but the marks that have not changed after the revision `known`.
+pub(super) async fn list(link: &Link, timing: &Timing, known: Revision) -> Result<Loaded, JoinError> {
     let (answer, asked) = link.ask(requests::list(&link.keys)).await?;
     let changes = answer.found(SEQ).first().map_or(0, version);
     link.memory.judge_changes(changes, asked).map_err(Trouble::from)?;
@@ -118,7 +117,11 @@ pub(super) async fn list(link: &Link, timing: &Timing) -> Result<Loaded, JoinErr
         Some(kv) => parse_era(kv)?,
         None => return Err(JoinError::NewEra),
     };
-    load(link, &answer, 0, era, timing).await
+    let pinned = answer.revision();
+    let from = super::values::number(known) + 1;
+    let (records, candidates) = tokio::try_join!(marks(link, pinned, from), candidates(link, pinned))?;
+    let snapshot = Snapshot { records, ..small(&answer, 0, era, timing) };
+    Ok(Loaded { revision: pinned, snapshot, candidates })
 }
 
 /// The era; a prefix that has none gets its first. The changes are counted here, before the join adds its own.
@@ -168,21 +171,14 @@ fn parse_era(kv: &KeyValue) -> Result<u64, JoinError> {
     values::era(&kv.value).ok_or_else(|| JoinError::BadEra { key: text(&kv.key), value: text(&kv.value) })
 }
 
-async fn load(
-    link: &Link,
-    answer: &TxnResponse,
-    writes: usize,
-    era: u64,
-    timing: &Timing,
-) -> Result<Loaded, JoinError> {
-    let pinned = answer.revision();
-    let (records, candidates) = tokio::try_join!(marks(link, pinned), candidates(link, pinned))?;
+/// All but the marks, from the answer to a join or a listing.
+fn small(answer: &TxnResponse, writes: usize, era: u64, timing: &Timing) -> Snapshot {
     let seq = answer.found(writes + SEQ).first();
-    let snapshot = Snapshot {
+    Snapshot {
         seq: seq.map_or(0, version),
         watermark: seq.map_or(0, |kv| revision(kv.mod_revision)),
         era,
-        records,
+        records: Vec::new(),
         members: answer
             .found(writes + MEMBERS)
             .iter()
@@ -193,43 +189,28 @@ async fn load(
             .iter()
             .filter_map(|kv| Some((last_part(kv)?.to_owned(), values::tombstone(kv, timing))))
             .collect(),
-    };
-    Ok(Loaded { revision: pinned, snapshot, candidates })
+    }
 }
 
 fn last_part(kv: &KeyValue) -> Option<&str> {
     std::str::from_utf8(&kv.key).ok()?.rsplit('/').next()
 }
 
-async fn marks(link: &Link, pinned: i64) -> Result<Vec<(Resource, Record)>, Trouble> {
-    let found = pages(link, link.keys.fences(), pinned).await?;
-    let mark = |kv: &KeyValue| match link.keys.parse(&kv.key) {
-        Some(Key::Fence(resource)) => Some((resource, values::record(kv))),
+/// The marks that were changed from this revision on, as they were at another.
+pub(super) async fn marks(link: &Link, pinned: i64, from: i64) -> Result<Vec<(Resource, Record)>, Trouble> {
+    let request = RangeRequest::below(link.keys.fences()).at(pinned).changed_from(from);
+    let mark = |kv: KeyValue| match link.keys.parse(&kv.key) {
+        Some(Key::Fence(resource)) => Some((resource, values::record(&kv))),
         _ => None,
     };
-    Ok(found.iter().filter_map(mark).collect())
+    pages(link, request, mark).await
 }
 
-async fn candidates(link: &Link, pinned: i64) -> Result<Vec<Poll>, Trouble> {
-    let found = pages(link, link.keys.elections(), pinned).await?;
-    let candidate = |kv: &KeyValue| match link.keys.parse(&kv.key) {
-        Some(Key::Candidate { resource, .. }) => Some(came(resource, kv)),
+pub(super) async fn candidates(link: &Link, pinned: i64) -> Result<Vec<Poll>, Trouble> {
+    let request = RangeRequest::below(link.keys.elections()).at(pinned);
+    let candidate = |kv: KeyValue| match link.keys.parse(&kv.key) {
+        Some(Key::Candidate { resource, .. }) => Some(came(resource, &kv)),
         _ => None,
     };
-    Ok(found.iter().filter_map(candidate).collect())
-}
-
-/// All keys that begin so, as they were at a revision.
-async fn pages(link: &Link, prefix: String, pinned: i64) -> Result<Vec<KeyValue>, Trouble> {
-    let range_end = prefix_end(prefix.as_bytes());
-    let mut page = RangeRequest { range_end, ..RangeRequest::key(prefix) }.limit(PAGE).at(pinned);
-    let mut found = Vec::new();
-    loop {
-        let answer = link.range(page.clone()).await?;
-        found.extend(answer.kvs);
-        match found.last() {
-            Some(last) if answer.more => page.key = [&last.key[..], b"\0"].concat(),
-            _ => return Ok(found),
-        }
-    }
+    pages(link, request, candidate).await
 }

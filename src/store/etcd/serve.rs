@@ -9,7 +9,7 @@ use highgate_elector::{Moment, Resource, Token};
 use super::driver::{Driver, Renewal, Report, Stage, moment, now_time};
 use super::load::list;
 use super::proofs::Claim;
-use super::requests::{self, MAX_PROPOSALS};
+use super::requests;
 use super::session::Promise;
 use super::values::tombstone_value;
 use super::warden::{Ended, wall_ahead};
@@ -175,7 +175,7 @@ impl Driver {
         let Stage::Inside(session) = &mut self.stage else { return };
         while !session.proposals.is_empty() && session.sending < MAX_SENDING {
             let next = std::iter::from_fn(|| session.proposals.pop_first());
-            let proposals: Vec<Proposal> = next.take(MAX_PROPOSALS).map(|(_, proposal)| proposal).collect();
+            let proposals: Vec<Proposal> = next.take(self.batch).map(|(_, proposal)| proposal).collect();
             session.sending += 1;
             let request = requests::propose(&self.link.keys, session.replica.era(), &proposals);
             let (link, number, reports) = (self.link.clone(), session.number, self.reports.clone());
@@ -263,10 +263,12 @@ impl Driver {
             .replace(Instant::now())
             .map_or(Duration::ZERO, |listed| LISTING_PAUSE.saturating_sub(listed.elapsed()));
         let (link, number, reports) = (self.link.clone(), session.number, self.reports.clone());
-        let timing = self.timing;
+        // What is applied without a gap need not be read again: with many marks that takes longer than a raise
+        // waits for this replica.
+        let (timing, known) = (self.timing, session.replica.watermark());
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            let result = list(&link, &timing).await;
+            let result = list(&link, &timing, known).await;
             let _ = reports.send(Report::Listed { session: number, result });
         });
         self.tell(Notice::Resynced { why });

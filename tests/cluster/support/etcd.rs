@@ -39,7 +39,12 @@ pub(crate) struct Candidate {
 
 impl Etcd {
     pub(crate) fn start(test: &str) -> Option<Self> {
-        Cluster::start(test, 3).map(Self)
+        Self::start_with(test, &[])
+    }
+
+    /// Every node has these flags besides its own.
+    pub(crate) fn start_with(test: &str, flags: &[&str]) -> Option<Self> {
+        Cluster::start_with(test, 3, flags).map(Self)
     }
 
     pub(crate) fn ports(&self) -> Vec<u16> {

@@ -39,6 +39,7 @@ pub(crate) struct Builder {
     /// How many seconds each gateway's clock is ahead.
     clocks: Vec<i64>,
     narrow: bool,
+    etcd_flags: &'static [&'static str],
 }
 
 /// Makes the command of a program that takes a gateway's place.
@@ -117,6 +118,7 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         stand_in: None,
         clocks: Vec::new(),
         narrow: false,
+        etcd_flags: &[],
     };
     builder.lock_delay(LOCK_DELAY)
 }
@@ -187,10 +189,16 @@ impl Builder {
         self
     }
 
+    /// etcd's nodes are started with these flags, too.
+    pub(crate) fn etcd_flags(mut self, flags: &'static [&'static str]) -> Self {
+        self.etcd_flags = flags;
+        self
+    }
+
     /// Nothing if there is no etcd, which has been said then.
     pub(crate) fn start(self) -> Option<Trial> {
         let turn = Turn::take(self.alone);
-        let etcd = if self.shared { Some(Etcd::start(self.test)?) } else { None };
+        let etcd = if self.shared { Some(Etcd::start_with(self.test, self.etcd_flags)?) } else { None };
         let upstream = Upstream::start(self.lock_delay, self.narrow);
         let folder = tempfile::Builder::new().prefix("cluster-test-").tempdir().expect("a temporary folder");
         let answers = Arc::new(Answers::default());

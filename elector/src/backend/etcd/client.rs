@@ -57,6 +57,8 @@ pub enum CallError {
     Compacted,
     #[error("etcd has not come to the revision")]
     NotReached,
+    #[error("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)]
+    TooLarge,
     #[error("etcd does not accept the login's token any more")]
     TokenRefused,
 }
@@ -211,6 +213,8 @@ pub(super) fn judge(status: Status) -> CallError {
         Code::FailedPrecondition if message.contains("lease already exists") => CallError::LeaseExists,
         Code::OutOfRange if message.contains("compacted") => CallError::Compacted,
         Code::OutOfRange if message.contains("future revision") => CallError::NotReached,
+        // The channel's own word: etcd has answered, with more than is taken at once.
+        Code::OutOfRange if message.contains("message length too large") => CallError::TooLarge,
         Code::Unauthenticated => CallError::TokenRefused,
         Code::InvalidArgument
             if message.contains("auth store is old") || message.contains("user name is empty") =>
@@ -251,6 +255,8 @@ mod tests {
         assert_eq!(judged(Code::NotFound, "etcdserver: requested lease not found"), CallError::LeaseNotFound);
         let future = "etcdserver: mvcc: required revision is a future revision";
         assert_eq!(judged(Code::OutOfRange, future), CallError::NotReached);
+        let large = "Error, decoded message length too large: found 70 bytes, the limit is: 60 bytes";
+        assert_eq!(judged(Code::OutOfRange, large), CallError::TooLarge);
         assert_eq!(judged(Code::Unauthenticated, "invalid auth token"), CallError::TokenRefused);
         for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Unknown, Code::ResourceExhausted] {
             assert!(matches!(judged(code, "later"), CallError::Unavailable(_)), "{code:?}");

@@ -119,6 +119,13 @@ impl RangeRequest {
         self
     }
 
+    /// Only keys that were last changed at this revision or later.
+    #[must_use]
+    pub fn changed_from(mut self, revision: i64) -> Self {
+        self.min_mod_revision = revision;
+        self
+    }
+
     /// The oldest key of those that begin so: whoever heads the queue.
     pub fn oldest_below(prefix: &[u8]) -> Self {
         Self {

@@ -103,6 +103,9 @@ pub struct RangeRequest {
     pub keys_only: bool,
     #[prost(bool, tag = "9")]
     pub count_only: bool,
+    /// Only keys that were last changed at this revision or later; 0: all.
+    #[prost(int64, tag = "10")]
+    pub min_mod_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,0 +1,101 @@
+//! Gateways that join a cluster with more marks than they can read before their peers would give them up, and with
+//! values and limits in etcd that nobody has chosen for them.
+
+use std::time::{Duration, Instant};
+
+use highgate_elector::backend::etcd::client::Client;
+use highgate_elector::backend::etcd::url::EtcdUrl;
+use highgate_elector::backend::etcd::wire::{PutRequest, TxnRequest};
+use rustix::process::Signal;
+
+use crate::support::etcd::PREFIX;
+use crate::support::load::{Choice, Load};
+use crate::support::{Trial, quantiles, trial};
+
+/// How many marks; `HIGHGATE_TEST_MARKS` says otherwise, for a measurement.
+fn marks() -> usize {
+    std::env::var("HIGHGATE_TEST_MARKS").ok().and_then(|count| count.parse().ok()).unwrap_or(60_000)
+}
+
+/// Puts all of these, many at a time.
+fn put(trial: &Trial, pairs: impl Iterator<Item = (String, Vec<u8>)>, at_once: usize) {
+    let url = EtcdUrl {
+        endpoints: vec![format!("127.0.0.1:{}", trial.etcd().ports()[0])],
+        prefix: PREFIX.to_owned(),
+        login: None,
+        tls: None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::open(&url).unwrap();
+        let mut pairs = pairs.peekable();
+        while pairs.peek().is_some() {
+            let put = |request: TxnRequest, (key, value)| request.then(PutRequest::new(key, value));
+            let request = pairs.by_ref().take(at_once).fold(TxnRequest::default(), put);
+            client.call(request).await.unwrap();
+        }
+    });
+}
+
+/// The last gateway leaves in order, is away for a while and comes back; how long it takes to be ready.
+fn leaves_and_joins(trial: &mut Trial) -> Duration {
+    trial.gateways[2].signal(Signal::TERM);
+    trial.gateways[2].ends();
+    let began = Instant::now();
+    trial.gateways[2].start_again();
+    trial.gateways[2].becomes_ready();
+    began.elapsed()
+}
+
+/// X is one second here, and reading all marks takes longer than that.
+#[test]
+fn a_gateway_joins_among_many_marks_and_holds_nobody_up() {
+    let name = "a_gateway_joins_among_many_marks_and_holds_nobody_up";
+    let Some(mut trial) = trial(name).alone().validity(Duration::from_secs(2)).start() else { return };
+    // Gateways that run do not take a mark that opens without having been raised; a vacant one is shut.
+    let vacant = br#"{"state":"open","token":2,"vacant":true}"#;
+    let mark = |number| (format!("{PREFIX}/f/many%2F{number}"), vacant.to_vec());
+    put(&trial, (0..marks()).map(mark), 100);
+    let load = Load::start(&trial, &["a", "b"], Choice::Loyal);
+    load.hands_over(3);
+    let joined = leaves_and_joins(&mut trial);
+    load.hands_over(3);
+    let (middle, most, longest) = quantiles(load.stop());
+    println!("{} marks: ready after {joined:?}; handovers {middle:?}, {most:?}, {longest:?}", marks());
+    assert!(longest < Duration::from_secs(1), "a handover waited for who joined: {longest:?}");
+    let evicted = trial.etcd().keys(&format!("{PREFIX}/t/"));
+    assert!(evicted.is_empty(), "{evicted:?}");
+    let last = format!("many/{}", marks() - 1);
+    assert!(trial.gateways[2].write(&last, 1).send().is_refused(412, "stale"));
+    assert!(trial.gateways[2].write(&last, 3).send().passed());
+    trial.is_kept().is_worth(8, 60);
+}
+
+/// Seventy candidates that say a megabyte each: no answer of the client's may be so large.
+#[test]
+fn a_gateway_joins_among_candidates_with_large_values() {
+    let name = "a_gateway_joins_among_candidates_with_large_values";
+    let Some(mut trial) = trial(name).start() else { return };
+    let candidate = |number| (format!("{PREFIX}/e/large/{number:x}"), vec![b'x'; 1 << 20]);
+    put(&trial, (1..=70).map(candidate), 1);
+    trial.raises("ledger", 7);
+    leaves_and_joins(&mut trial);
+    trial.passes_everywhere("ledger", 7);
+    trial.raises("ledger", 8);
+}
+
+/// etcd refuses a transaction with more operations than it was told to take, and would refuse it for ever.
+#[test]
+fn an_etcd_that_takes_few_operations_at_once_gets_smaller_batches() {
+    let name = "an_etcd_that_takes_few_operations_at_once_gets_smaller_batches";
+    let Some(trial) = trial(name).etcd_flags(&["--max-txn-ops", "16"]).start() else { return };
+    let raises: Vec<_> =
+        (0..60).map(|number| trial.gateways[0].write(&format!("many/{number}"), 7).begin()).collect();
+    for raise in raises {
+        let outcome = raise.answer();
+        assert!(outcome.passed(), "{outcome:?}");
+    }
+    let words = trial.gateways[0].words();
+    let shrank = words.matches("fewer operations").count();
+    assert!((1..=4).contains(&shrank), "it learns the size once: {shrank} times");
+}
