@@ -50,6 +50,7 @@ pub mod once;
 mod stream;
 #[cfg(test)]
 mod tests;
+pub mod timestamp;
 pub mod token;
 
 pub use backend::Backend;
