@@ -30,8 +30,13 @@ fn what_the_command_says_with_its_exit_code_is_passed_on() {
         assert_eq!(gateway.run(name, &["--resource", "r"]).sh(script).code(), code, "{script}");
     }
     let mut missing = gateway.run("d", &["--resource", "r"]).command(&["/no/such/program"]);
-    assert_eq!(missing.code(), 1);
+    assert_eq!(missing.code(), 127);
     missing.says("cannot run /no/such/program");
+    for (name, program) in [("e", "/dev/null"), ("f", "/")] {
+        let mut unusable = gateway.run(name, &["--resource", "r"]).command(&[program]);
+        assert_eq!(unusable.code(), 126, "{program}");
+        unusable.says(&format!("cannot run {program}: "));
+    }
 }
 
 #[test]
