@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "HIGHGATE_BACKEND", value_name = "URL", default_value = "highgate://127.0.0.1:9901")]
     backend: String,
     /// How long leadership outlives its last renewal: how soon others take over after a crash
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = terms::span)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = terms::ttl)]
     ttl: Duration,
     /// How long the command has between SIGTERM and SIGKILL [default: 5s, or a third of a shorter ttl]
     #[arg(long, value_name = "DURATION", value_parser = terms::duration)]

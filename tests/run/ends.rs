@@ -188,6 +188,8 @@ fn bad_usage_is_refused_before_anything_starts() {
         ("scheme", "raft://a:1", ["--ttl", "5s", "--grace", "1s"], "raft"),
         ("duration", backend, ["--ttl", "5", "--grace", "1s"], "units ms, s, m, h"),
         ("zero", backend, ["--ttl", "0s", "--grace", "1s"], "zero"),
+        ("short", backend, ["--ttl", "500ms", "--grace", "0s"], "a lease is at least 1s"),
+        ("long", backend, ["--ttl", "25h", "--grace", "1s"], "at most 24h"),
     ] {
         let args = [&["--resource", "r"][..], &args].concat();
         let mut run = run_on(backend, folder.path(), name, &args).sh("echo never");
