@@ -2,21 +2,23 @@
 //!
 //! ```text
 //!   run ──campaign──► leads ──starts──► guardian          ends the command when `run` cannot
-//!    │                                     │ lets in
-//!    └──starts──► launch ──becomes──► the command, leader of its own process group
+//!                                         └──starts──► keeper   the command's parent, until nothing of it is left
+//!                                                        └──starts──► the command, in a session of its own
 //! ```
 //!
 //! `terms.rs` fits the times together, `campaign.rs` waits, `work.rs` watches over the command by the rules of
-//! `plan.rs` and `schedule.rs`, `guard.rs` is the guardian. What must stay true: no process of the command's
-//! group outlives the lease, whatever happens to `run`; and leadership is resigned only when all are dead.
+//! `plan.rs` and `schedule.rs`, `guard.rs` is the guardian, `keeper.rs` the keeper, and `family.rs` finds everything
+//! that descends from the command. What must stay true: no process of the command outlives the lease, whatever
+//! happens to `run`; and leadership is resigned only when all are dead.
 
 mod asks;
 mod campaign;
-mod child;
-mod group;
+mod family;
 mod guard;
 mod guardian;
+mod keeper;
 mod launch;
+mod link;
 mod once;
 mod order;
 mod plan;
@@ -54,7 +56,7 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "HIGHGATE_BACKEND", value_name = "URL", default_value = "highgate://127.0.0.1:9901")]
     backend: String,
     /// How long leadership outlives its last renewal: how soon others take over after a crash
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = terms::span)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = terms::ttl)]
     ttl: Duration,
     /// How long the command has between SIGTERM and SIGKILL [default: 5s, or a third of a shorter ttl]
     #[arg(long, value_name = "DURATION", value_parser = terms::duration)]
@@ -80,6 +82,7 @@ pub(crate) struct GuardArgs {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Role {
     Watch(guard::WatchArgs),
+    Keep(keeper::KeepArgs),
     Launch(launch::LaunchArgs),
 }
 
@@ -87,6 +90,7 @@ enum Role {
 pub(crate) fn guard(args: GuardArgs) -> anyhow::Result<ExitCode> {
     match args.role {
         Role::Watch(args) => super::block_on(guard::run(args)),
+        Role::Keep(args) => super::block_on(keeper::run(args)),
         Role::Launch(args) => Ok(launch::run(&args)),
     }
 }
@@ -177,9 +181,9 @@ async fn perform(
 }
 
 fn verdict(ended: &Ended) -> u8 {
-    match (ended.why, ended.status) {
+    match (ended.why, ended.code) {
         (Why::Lost, _) => EXIT_LOST,
-        (Why::Done | Why::Asked, Some(status)) => child::exit_code(status),
+        (Why::Done | Why::Asked, Some(code)) => code,
         (Why::OutOfTime | Why::Unguarded, _) | (_, None) => EXIT_FAILED,
     }
 }
@@ -206,21 +210,14 @@ fn say(line: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::ExitStatus;
-
     use super::*;
 
     #[test]
     fn a_lost_leadership_outweighs_what_the_command_says() {
-        let ended = |why, raw: Option<i32>| Ended {
-            why,
-            status: raw.map(ExitStatus::from_raw),
-            is_dead: raw.is_some(),
-        };
+        let ended = |why, code: Option<u8>| Ended { why, code, is_dead: code.is_some() };
         assert_eq!(verdict(&ended(Why::Done, Some(0))), 0);
-        assert_eq!(verdict(&ended(Why::Done, Some(3 << 8))), 3);
-        assert_eq!(verdict(&ended(Why::Asked, Some(15))), 143);
+        assert_eq!(verdict(&ended(Why::Done, Some(3))), 3);
+        assert_eq!(verdict(&ended(Why::Asked, Some(143))), 143);
         assert_eq!(verdict(&ended(Why::Lost, Some(0))), EXIT_LOST);
         assert_eq!(verdict(&ended(Why::Lost, None)), EXIT_LOST);
         assert_eq!(verdict(&ended(Why::OutOfTime, Some(0))), EXIT_FAILED);

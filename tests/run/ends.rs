@@ -30,8 +30,13 @@ fn what_the_command_says_with_its_exit_code_is_passed_on() {
         assert_eq!(gateway.run(name, &["--resource", "r"]).sh(script).code(), code, "{script}");
     }
     let mut missing = gateway.run("d", &["--resource", "r"]).command(&["/no/such/program"]);
-    assert_eq!(missing.code(), 1);
+    assert_eq!(missing.code(), 127);
     missing.says("cannot run /no/such/program");
+    for (name, program) in [("e", "/dev/null"), ("f", "/")] {
+        let mut unusable = gateway.run(name, &["--resource", "r"]).command(&[program]);
+        assert_eq!(unusable.code(), 126, "{program}");
+        unusable.says(&format!("cannot run {program}: "));
+    }
 }
 
 #[test]
@@ -183,6 +188,8 @@ fn bad_usage_is_refused_before_anything_starts() {
         ("scheme", "raft://a:1", ["--ttl", "5s", "--grace", "1s"], "raft"),
         ("duration", backend, ["--ttl", "5", "--grace", "1s"], "units ms, s, m, h"),
         ("zero", backend, ["--ttl", "0s", "--grace", "1s"], "zero"),
+        ("short", backend, ["--ttl", "500ms", "--grace", "0s"], "a lease is at least 1s"),
+        ("long", backend, ["--ttl", "25h", "--grace", "1s"], "at most 24h"),
     ] {
         let args = [&["--resource", "r"][..], &args].concat();
         let mut run = run_on(backend, folder.path(), name, &args).sh("echo never");

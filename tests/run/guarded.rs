@@ -121,8 +121,14 @@ fn without_its_guardian_a_run_gives_up() {
 }
 
 #[test]
-fn nothing_of_a_command_runs_that_no_guardian_lets_in() {
-    let launch = ["guard", "launch", "--gate", "nobody-is-here", "--", "echo", "never"];
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_highgate")).args(launch).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(75), &b""[..]));
+fn nothing_of_a_command_runs_without_a_keeper_or_too_late() {
+    let (nobody, own) = ("1", std::process::id().to_string());
+    for (keeper, until, says) in [(nobody, u64::MAX, "nobody watches over it"), (&own, 1, "no time left")] {
+        let until = until.to_string();
+        let launch = ["guard", "launch", "--keeper", keeper, "--until", &until, "--", "echo", "never"];
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_highgate")).args(launch).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(75), &b""[..]));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(says));
+    }
 }

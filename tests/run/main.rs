@@ -1,9 +1,10 @@
 //! `highgate run` as a user runs it: real processes, a real gateway, real signals.
 //!
 //! `ends.rs` is about how a run ends, `guarded.rs` about what happens to its command when `run` itself is stopped
-//! or killed.
+//! or killed, `scattered.rs` about commands whose processes leave the group or the session.
 #![allow(clippy::unwrap_used)]
 
 mod ends;
 mod guarded;
+mod scattered;
 mod support;

@@ -154,12 +154,17 @@ impl Run {
 
     /// Kills its guardian, which is its child with that role.
     pub(crate) fn kill_guardian(&self) {
-        let children = format!("/proc/{0}/task/{0}/children", self.process.id());
-        let children = fs::read_to_string(children).unwrap();
-        let is_guardian =
-            |pid: &&str| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap().contains("guard\0watch");
-        let pid = children.split_whitespace().find(is_guardian).unwrap().parse().unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        kill_process(self.guardian(), Signal::KILL).unwrap();
+    }
+
+    /// Kills the keeper of its command, which is its guardian's child.
+    pub(crate) fn kill_keeper(&self) {
+        let keeper = child_with_role(self.guardian(), "guard\0keep").expect("a keeper");
+        kill_process(keeper, Signal::KILL).unwrap();
+    }
+
+    fn guardian(&self) -> Pid {
+        child_with_role(Pid::from_child(&self.process), "guard\0watch").expect("a guardian")
     }
 
     pub(crate) fn log(&self) -> String {
@@ -198,6 +203,14 @@ impl Drop for Run {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// The child of this process whose command line says this.
+fn child_with_role(parent: Pid, role: &str) -> Option<Pid> {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", parent.as_raw_pid())).unwrap();
+    let has_role =
+        |pid: &&str| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(role));
+    children.split_whitespace().find(has_role)?.parse().ok().and_then(Pid::from_raw)
 }
 
 /// Waits for something that has to become true.

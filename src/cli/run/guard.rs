@@ -1,27 +1,23 @@
-//! The guardian: a process beside `run` that kills the command's group in time when `run` does not.
+//! The guardian: a process beside `run` that kills the command in time when `run` does not.
 //!
 //! It is this program again, started before the command, in a session of its own: what stops or ends `run`'s
 //! group does not reach it. `run` tells it each new deadline; silence is enough to make it act. The end of the
-//! pipe means that `run` is dead: then the command ends at once, and the lease is left to expire.
+//! socket means that `run` is dead: then the command ends at once, and the lease is left to expire.
 //!
-//! What must stay true: it never waits for anything but the clock, `run` and its gate. It writes nothing that
-//! could block before the group is dead.
+//! What must stay true: it never waits for anything but the clock and `run`. It writes nothing that could block
+//! before the command is dead.
 
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener as StdListener;
+use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, geteuid, setsid};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::unix::pipe::Receiver;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::process::{Pid, Signal, getpid, setsid};
 
-use super::group::{Group, LOOK_EVERY};
-use super::launch::{GO, address};
+use super::family::{Family, KEEPER_TIME, LOOK_EVERY, collect};
+use super::guardian::{THIS_PROGRAM, deaf};
+use super::link::Link;
 use super::order::{Order, Said};
 use super::schedule::{Due, Schedule};
 use super::{say, token_file};
@@ -29,31 +25,34 @@ use highgate_elector::{Alarm, Moment};
 
 /// What `run` gets to act first.
 const LAG: Duration = Duration::from_millis(100);
-/// How long a killed group may take to vanish before the guardian gives up looking.
+/// How long a killed command may take to vanish before the guardian gives up looking.
 const VANISHING: Duration = Duration::from_secs(10);
 
-/// Watches over a command's process group
+/// Watches over a command
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct WatchArgs {
-    /// The name of the gate at which the command asks to be let in
+    /// The gate of the run
     #[arg(long)]
-    pub(super) gate: String,
+    gate: String,
     #[arg(long)]
-    pub(super) grace_nanos: u64,
-    /// When the group has to be dead
+    grace_nanos: u64,
+    /// When the command has to be dead
     #[arg(long)]
-    pub(super) until: u64,
+    until: u64,
     /// The token file's folder, to be removed when `run` cannot
     #[arg(long)]
-    pub(super) folder: PathBuf,
+    folder: PathBuf,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
 }
 
 struct Guard {
+    args: WatchArgs,
     schedule: Schedule,
-    /// Known from when the command was let in.
-    group: Option<Group>,
-    gate: UnixListener,
-    orders: Lines<BufReader<Receiver>>,
+    family: Family,
+    /// When the command was killed by this process.
+    killed_at: Option<Moment>,
+    link: Link,
     timer: Alarm,
 }
 
@@ -61,38 +60,33 @@ struct Guard {
 enum Woken {
     Order(Order),
     RunIsGone,
-    Knock(UnixStream),
     Time,
 }
 
 pub(super) async fn run(args: WatchArgs) -> anyhow::Result<ExitCode> {
-    // Listened for only so that they do not end it.
-    let _deaf = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()]
-        .map(signal);
+    let _deaf = deaf();
     setsid()?;
-    let mut guard = Guard::new(&args)?;
-    tell(Said::Ready);
+    let mut guard = Guard::new(args)?;
+    guard.tell(Said::Ready);
     if guard.watch().await? {
         return Ok(ExitCode::SUCCESS);
     }
     guard.finish().await?;
-    token_file::remove(&args.folder);
+    token_file::remove(&guard.args.folder);
     say("`highgate run` was killed; its guardian has ended the command, and the lease runs out by itself");
     Ok(ExitCode::SUCCESS)
 }
 
 impl Guard {
-    fn new(args: &WatchArgs) -> io::Result<Self> {
-        let gate = StdListener::bind_addr(&address(&args.gate)?)?;
-        gate.set_nonblocking(true)?;
-        let orders = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
+    fn new(args: WatchArgs) -> io::Result<Self> {
         let grace = Duration::from_nanos(args.grace_nanos);
         Ok(Self {
             schedule: Schedule::new(Moment::from_nanos(args.until), grace).lagging(LAG.min(grace / 4)),
-            group: None,
-            gate: UnixListener::from_std(gate)?,
-            orders: BufReader::new(orders).lines(),
+            family: Family::gather()?,
+            killed_at: None,
+            link: Link::knock(&args.gate)?,
             timer: Alarm::new()?,
+            args,
         })
     }
 
@@ -100,16 +94,16 @@ impl Guard {
     async fn watch(&mut self) -> io::Result<bool> {
         loop {
             match self.next().await? {
+                Woken::Order(Order::Keep) => self.keep()?,
                 Woken::Order(Order::Until(deadline)) => {
                     self.schedule.renew(deadline);
                 }
                 Woken::Order(Order::KillBy(at)) => self.schedule.kill_by(at),
                 Woken::Order(Order::Ended) => return Ok(true),
                 Woken::RunIsGone => return Ok(false),
-                Woken::Knock(stream) => self.admit(stream).await,
                 Woken::Time => {
                     if self.act() {
-                        tell(Said::Acted);
+                        self.tell(Said::Acted);
                     }
                 }
             }
@@ -117,70 +111,78 @@ impl Guard {
     }
 
     async fn next(&mut self) -> io::Result<Woken> {
-        let wake_at = self.schedule.wake_at();
+        // Whoever was begun while others were killed is killed at the next look.
+        let again = self.killed_at.filter(|_| !collect(|_, _| ())).map(|_| Moment::now() + LOOK_EVERY);
+        let wake_at = self.schedule.wake_at().or(again);
         tokio::select! {
             // What `run` says comes first: a renewal that has arrived counts.
             biased;
-            line = self.orders.next_line() => Ok(match line {
-                Ok(Some(line)) => line.parse().map_or(Woken::RunIsGone, Woken::Order),
-                Ok(None) | Err(_) => Woken::RunIsGone,
-            }),
-            time = self.timer.until(wake_at) => {
-                time.map(|()| Woken::Time)
-            }
-            knock = self.gate.accept(), if self.group.is_none() => knock.map(|(stream, _)| Woken::Knock(stream)),
+            order = self.link.hear() => Ok(order.map_or(Woken::RunIsGone, Woken::Order)),
+            time = self.timer.until(wake_at) => time.map(|()| Woken::Time),
         }
     }
 
-    /// Lets the command begin if nobody was let in before and there is time. Whom it does not answer gives up.
-    async fn admit(&mut self, mut stream: UnixStream) {
-        let Ok(peer) = stream.peer_cred() else { return };
-        let Some(pid) = peer.pid().and_then(Pid::from_raw) else { return };
-        let is_ours = peer.uid() == geteuid().as_raw();
-        if !is_ours || self.group.is_some() || !self.schedule.has_time(Moment::now()) {
-            return;
+    /// Starts the command's keeper, if there is time.
+    fn keep(&mut self) -> io::Result<()> {
+        if !self.schedule.has_time(Moment::now()) {
+            self.tell(Said::TooLate);
+            return Ok(());
         }
-        self.group = Some(Group::led_by(pid));
-        // It can only be gone.
-        let _ = stream.write_all(&[GO]).await;
+        let keeper = Command::new(THIS_PROGRAM)
+            .args(["guard", "keep", "--gate", &self.args.gate])
+            .args(["--guardian", &getpid().as_raw_pid().to_string()])
+            .args(["--until", &self.args.until.to_string(), "--folder"])
+            .arg(&self.args.folder)
+            .arg("--")
+            .args(&self.args.command)
+            .spawn()?;
+        self.family.spare(Pid::from_child(&keeper));
+        Ok(())
     }
 
-    /// Signals the group if that is due.
+    /// Signals the command if that is due. Nobody is there to hear that it was not permitted.
     fn act(&mut self) -> bool {
-        let signal = match self.schedule.due(Moment::now()) {
-            Some(Due::Terminate) => Signal::TERM,
-            Some(Due::Kill) => Signal::KILL,
-            None => return false,
-        };
-        self.signal(signal);
-        true
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            // Nobody is there to hear that it was not permitted, and the kill is tried all the same.
-            let _ = group.signal(signal);
+        match self.schedule.due(Moment::now()) {
+            Some(Due::Terminate) => {
+                let _ = self.family.signal(Signal::TERM);
+                true
+            }
+            Some(Due::Kill) => {
+                self.killed_at = Some(Moment::now());
+                let _ = self.family.kill();
+                true
+            }
+            None => {
+                self.kill_again();
+                false
+            }
         }
     }
 
-    /// Ends the group without `run`: SIGTERM, the grace up to the deadline, SIGKILL.
+    fn kill_again(&mut self) {
+        let Some(killed_at) = self.killed_at else { return };
+        if Moment::now() >= killed_at + KEEPER_TIME {
+            self.family.spare_nobody();
+        }
+        let _ = self.family.kill();
+    }
+
+    /// Ends the command without `run`: SIGTERM, the grace up to the deadline, SIGKILL.
     async fn finish(&mut self) -> io::Result<()> {
-        let Some(group) = self.group else { return Ok(()) };
         if !self.schedule.is_ending() {
-            self.signal(Signal::TERM);
+            let _ = self.family.signal(Signal::TERM);
             self.schedule.end(Moment::now());
         }
         let give_up = Moment::now().max(self.schedule.kill_at()) + VANISHING;
-        while !group.is_dead() && Moment::now() < give_up {
+        while !collect(|_, _| ()) && Moment::now() < give_up {
             self.act();
             self.timer.until(Some(Moment::now() + LOOK_EVERY)).await?;
         }
         Ok(())
     }
-}
 
-/// A few bytes, which a pipe always has room for; `run` may be gone.
-fn tell(said: Said) {
-    let mut output = io::stdout();
-    let _ = writeln!(output, "{said}").and_then(|()| output.flush());
+    /// `run` may be gone.
+    fn tell(&self, said: Said) {
+        let _ = self.link.tell(&said);
+    }
 }

@@ -1,89 +1,122 @@
-//! `run`'s end of the pipe to its guardian.
+//! `run`'s end of the sockets to its guardian and to the command's keeper.
 //!
-//! What must stay true: telling never blocks, because `run` has its own deadline to keep; and the guardian has
-//! ended before the command's process is collected, so that it never signals a number that means another group.
+//! What must stay true: when a run begins, both are there, and nothing of the command has begun. Without being
+//! dismissed the guardian stays on guard, so that every other way out of `run` ends the command.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::io::{ioctl_fionbio, write};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::ChildStdout;
+use rustix::process::Pid;
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::timeout;
-use uuid::Uuid;
 
+use super::family::{Family, Process};
+use super::link::{Gate, Link};
 use super::order::{Order, Said};
-use highgate_elector::Moment;
+use highgate_elector::{Moment, Resource, Token};
 
 /// This program, whatever has been installed in its place since it was started.
 pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
 const STARTING: Duration = Duration::from_secs(10);
 const LEAVING: Duration = Duration::from_secs(1);
 
+/// What the guardian has to know from the start.
+pub(super) struct Post<'a> {
+    pub(super) command: &'a [OsString],
+    pub(super) deadline: Moment,
+    pub(super) grace: Duration,
+    pub(super) folder: &'a Path,
+    pub(super) resource: &'a Resource,
+    pub(super) token: Token,
+    pub(super) token_file: &'a Path,
+}
+
 pub(super) struct Guardian {
     process: Child,
-    orders: OwnedFd,
-    says: Lines<BufReader<ChildStdout>>,
-    gate: String,
+    pub(super) link: Link,
+    /// To the command's keeper.
+    pub(super) keeper: Link,
 }
 
 impl Guardian {
-    /// Starts it; when this returns, it is on guard.
-    pub(super) async fn start(deadline: Moment, grace: Duration, folder: &Path) -> anyhow::Result<Self> {
-        let gate = Uuid::new_v4().to_string();
-        let mut process = Command::new(THIS_PROGRAM)
-            .args(["guard", "watch", "--gate", &gate])
-            .args(["--grace-nanos", &grace.as_nanos().to_string()])
-            .args(["--until", &deadline.nanos().to_string()])
-            .arg("--folder")
-            .arg(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("the guardian did not start")?;
-        let orders: OwnedFd = process.stdin.take().expect("stdin is a pipe").into();
-        ioctl_fionbio(&orders, true)?;
-        let says = process.stdout.take().expect("stdout is a pipe");
-        let mut guardian =
-            Self { process, orders, says: BufReader::new(ChildStdout::from_std(says)?).lines(), gate };
-        match timeout(STARTING, guardian.hear()).await {
-            Ok(Some(Said::Ready)) => Ok(guardian),
-            _ => anyhow::bail!("the guardian did not start"),
-        }
+    /// Starts both; none if it is too late to begin. Neither belongs to the command's family.
+    pub(super) async fn start(post: &Post<'_>, family: &mut Family) -> anyhow::Result<Option<Self>> {
+        let gate = Gate::open().context("there is no gate for the guardian")?;
+        let mut process = post.guardian(gate.name()).spawn().context("the guardian did not start")?;
+        let started = timeout(STARTING, meet(&gate, Pid::from_child(&process), family)).await;
+        let met = match started {
+            Ok(Ok(met)) => met,
+            failed => {
+                // Either fails only for a process that has ended.
+                let _ = process.kill();
+                let _ = process.wait();
+                return match failed {
+                    Ok(Err(error)) => Err(error),
+                    _ => Err(anyhow::anyhow!("the guardian did not start in time")),
+                };
+            }
+        };
+        let Some((link, keeper)) = met else {
+            let _ = process.wait();
+            return Ok(None);
+        };
+        Ok(Some(Self { process, link, keeper }))
     }
 
-    /// Where the command asks to be let in.
-    pub(super) fn gate(&self) -> &str {
-        &self.gate
-    }
-
-    /// What it says next; nothing when it is gone. Dropped halfway, it loses nothing.
-    pub(super) async fn hear(&mut self) -> Option<Said> {
-        self.says.next_line().await.ok().flatten()?.parse().ok()
-    }
-
-    /// A guardian that does not read is as good as none.
-    pub(super) fn tell(&self, order: Order) -> io::Result<()> {
-        let line = format!("{order}\n");
-        // Shorter than what a pipe takes at once, so it is written whole or not at all.
-        match write(&self.orders, line.as_bytes())? {
-            written if written == line.len() => Ok(()),
-            _ => Err(io::ErrorKind::WriteZero.into()),
-        }
-    }
-
-    /// The group is dead: sends it home, and makes sure that it went. Without this it stays on guard, so that
-    /// every other way out of `run` ends the command.
+    /// The command is dead: sends the guardian home, and makes sure that it went.
     pub(super) async fn dismiss(mut self) {
-        let _ = self.tell(Order::Ended);
-        let gone = async { while self.hear().await.is_some() {} };
+        let _ = self.link.tell(&Order::Ended);
+        let gone = async { while self.link.hear::<Said>().await.is_some() {} };
         let _ = timeout(LEAVING, gone).await;
         // Either fails only for a process that has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Waits for the guardian and, by its hand, for the keeper.
+async fn meet(gate: &Gate, guardian: Pid, family: &mut Family) -> anyhow::Result<Option<(Link, Link)>> {
+    let (mut link, _) = gate.admit(|pid| pid == guardian).await?;
+    family.spare(guardian);
+    anyhow::ensure!(link.hear().await == Some(Said::Ready), "the guardian did not start");
+    link.tell(&Order::Keep)?;
+    let is_keeper = |pid| Process::read(pid).is_some_and(|process| process.parent == guardian);
+    tokio::select! {
+        admitted = gate.admit(is_keeper) => {
+            let (keeper, pid) = admitted?;
+            family.spare(pid);
+            Ok(Some((link, keeper)))
+        }
+        said = link.hear() => match said {
+            Some(Said::TooLate) => Ok(None),
+            _ => anyhow::bail!("the guardian did not start the command"),
+        },
+    }
+}
+
+impl Post<'_> {
+    /// Stdin, stdout, stderr and the environment are those that the command gets.
+    fn guardian(&self, gate: &str) -> Command {
+        let mut command = Command::new(THIS_PROGRAM);
+        command
+            .args(["guard", "watch", "--gate", gate])
+            .args(["--grace-nanos", &self.grace.as_nanos().to_string()])
+            .args(["--until", &self.deadline.nanos().to_string(), "--folder"])
+            .arg(self.folder)
+            .arg("--")
+            .args(self.command)
+            .env("FENCING_RESOURCE", self.resource.as_str())
+            .env("FENCING_TOKEN", self.token.to_string())
+            .env("FENCING_TOKEN_FILE", self.token_file);
+        command
+    }
+}
+
+/// Signals that are listened for only so that they do not end guardian and keeper. Not ignored: the command would
+/// inherit that.
+pub(super) fn deaf() -> [std::io::Result<Signals>; 4] {
+    [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()].map(signal)
 }

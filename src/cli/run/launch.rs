@@ -1,54 +1,60 @@
-//! The first moment of the command: a process that asks the guardian to be let in, and then becomes the command.
+//! The first moment of the command: a process that ties itself to its keeper, and then becomes the command.
 //!
-//! `run` starts it as the leader of a new group. What must stay true: nothing of the command runs before the
-//! guardian knows its group and has seen that there is time left. So it does not matter when `run` is stopped or
-//! killed, not even right after it has started the process.
+//! What must stay true: the command leads a session of its own, its own process is killed by the kernel when the keeper
+//! dies, and nothing of it begins after the time at which it would have to be dead.
 
 use std::ffi::OsString;
-use std::io::{self, Read};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
-use super::{EXIT_FAILED, EXIT_LOST, say};
+use highgate_elector::Moment;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
-/// The guardian answers at once, or not at all.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What the guardian says to whom it lets in.
-pub(super) const GO: u8 = b'g';
+use super::{EXIT_LOST, say};
 
-/// Becomes the command, once the guardian has let it in.
+/// What a shell says of a command that is there and cannot be run.
+const EXIT_NOT_EXECUTABLE: u8 = 126;
+/// What a shell says of a command that is not there.
+const EXIT_NOT_FOUND: u8 = 127;
+
+/// Becomes the command.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct LaunchArgs {
+    /// The number of the process that has to be the parent of this one
     #[arg(long)]
-    gate: String,
+    pub(super) keeper: i32,
+    /// From when on there is nothing to be begun
+    #[arg(long)]
+    pub(super) until: u64,
     #[arg(last = true, required = true)]
-    command: Vec<OsString>,
+    pub(super) command: Vec<OsString>,
 }
 
 /// Returns only if there is no command to become.
 pub(super) fn run(args: &LaunchArgs) -> ExitCode {
-    if let Err(error) = pass(&args.gate) {
-        say(&format!("the command was not started: the guardian did not let it in: {error}"));
+    if let Err(error) = prepare(args) {
+        say(&format!("the command was not started: {error}"));
         return ExitCode::from(EXIT_LOST);
     }
     let (program, arguments) = args.command.split_first().expect("the command line demands one");
     let error = Command::new(program).args(arguments).exec();
     say(&format!("cannot run {}: {error}", program.display()));
-    ExitCode::from(EXIT_FAILED)
+    ExitCode::from(match error.kind() {
+        ErrorKind::NotFound => EXIT_NOT_FOUND,
+        _ => EXIT_NOT_EXECUTABLE,
+    })
 }
 
-/// The name of a guardian's gate. Not a file: there is nothing to remove, and no length to exceed.
-pub(super) fn address(gate: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("highgate-{gate}"))
-}
-
-fn pass(gate: &str) -> io::Result<()> {
-    let mut stream = UnixStream::connect_addr(&address(gate)?)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut answer = [0];
-    stream.read_exact(&mut answer)?;
-    if answer == [GO] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+fn prepare(args: &LaunchArgs) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // In this order: a keeper that died before the first line is not the parent now.
+    if getppid() != Pid::from_raw(args.keeper) {
+        return Err(io::Error::other("nobody watches over it"));
+    }
+    setsid()?;
+    if Moment::now() >= Moment::from_nanos(args.until) {
+        return Err(io::Error::other("there is no time left"));
+    }
+    Ok(())
 }

@@ -31,11 +31,14 @@ pub(super) enum Event {
     /// The lease was renewed.
     Renewed(Moment),
     Lost,
-    /// The guardian signalled the group.
+    /// The guardian signalled the command.
     GuardianActed,
+    /// The guardian or the command's keeper.
     GuardianGone,
+    /// There is a process that signals reach.
+    Started,
     Asked(Signal),
-    /// The command's own process ended and left others in its group.
+    /// The command's own process ended and left others.
     LeftOthers,
 }
 
@@ -69,6 +72,8 @@ impl Plan {
             Event::GuardianActed => self.end(now, Why::Lost, Signal::TERM).and(None),
             Event::GuardianGone => self.end(now, Why::Unguarded, Signal::TERM),
             Event::LeftOthers => self.end(now, Why::Done, Signal::TERM),
+            // It was told before there was anybody to hear it.
+            Event::Started => self.is_ending().then_some(Signal::TERM),
             // Asked again, it passes that on as well: some commands end faster then.
             Event::Asked(signal) if self.is_ending() => Some(signal),
             Event::Asked(signal) => self.end(now, Why::Asked, signal),
@@ -175,6 +180,15 @@ mod tests {
         assert_eq!(plan.step(at(14), Event::Asked(Signal::TERM)), [Signal::TERM]);
         assert_eq!(plan.step(at(15), Event::Tick), [Signal::KILL]);
         assert_eq!(plan.why(), Why::Asked);
+    }
+
+    #[test]
+    fn who_was_told_to_end_before_it_began_is_told_again() {
+        let mut plan = plan(None);
+        assert_eq!(plan.step(at(9), Event::Started), NONE);
+        assert_eq!(plan.step(at(10), Event::Asked(Signal::INT)), [Signal::INT]);
+        assert_eq!(plan.step(at(11), Event::Started), [Signal::TERM]);
+        assert_eq!(plan.step(at(15), Event::Tick), [Signal::KILL]);
     }
 
     #[test]

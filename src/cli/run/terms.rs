@@ -12,6 +12,10 @@ const KILL_TIME: Duration = Duration::from_millis(100);
 /// A year: beyond it, additions to the clock would need care.
 const LONGEST_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
+/// The bounds of the gateway's election API. No backend needs less or more.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The times that a run keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
@@ -86,6 +90,16 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A lease that every backend grants.
+pub(super) fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = span(text)?;
+    if (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
+        Ok(ttl)
+    } else {
+        Err(format!("a lease is at least {SHORTEST_TTL:?} and at most 24h"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +155,12 @@ mod tests {
         }
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         assert!(span("0s").is_err());
+    }
+    #[test]
+    fn a_lease_is_no_shorter_and_no_longer_than_a_gateway_grants() {
+        assert_eq!((ttl("1s"), ttl("24h")), (Ok(s(1)), Ok(s(86_400))));
+        for text in ["999ms", "25h", "0s", "5"] {
+            assert!(ttl(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,22 +1,19 @@
 //! The command's life under a leadership: started under guard, watched, and certainly dead when this returns.
 //!
 //! A thin loop around `plan.rs`, which decides. What must stay true: whatever the loop waits for, it wakes when
-//! the plan wants to; and `run` never says that the group is dead without having looked.
+//! the plan wants to; and `run` never says that the command is dead without having looked.
 
 use std::ffi::OsString;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::Context;
 use highgate_elector::Leadership;
 use rustix::process::Signal;
-use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::asks::Asks;
-use super::child::Child;
-use super::group::LOOK_EVERY;
-use super::guardian::Guardian;
-use super::order::{Order, Said};
+use super::family::{Family, KEEPER_TIME, LOOK_EVERY};
+use super::guardian::{Guardian, Post};
+use super::order::{Kept, Order, Said, Start};
 use super::plan::{Event, Plan, Why};
 use super::say;
 use super::schedule::Schedule;
@@ -24,14 +21,14 @@ use super::terms::Terms;
 use super::token_file::TokenFile;
 use highgate_elector::{Alarm, Moment};
 
-/// How long a killed group may take to vanish. Only a process that hangs in the kernel takes longer.
+/// How long a killed command may take to vanish. Only a process that hangs in the kernel takes longer.
 const VANISHING: Duration = Duration::from_secs(10);
 
 /// How it ended.
 pub(super) struct Ended {
     pub(super) why: Why,
     /// None if it never began, or would not die.
-    pub(super) status: Option<ExitStatus>,
+    pub(super) code: Option<u8>,
     /// Nothing of it can run any more.
     pub(super) is_dead: bool,
 }
@@ -53,8 +50,11 @@ struct Supervisor<'a> {
     /// Whether the guardian can still say anything.
     is_guarded: bool,
     is_lost: bool,
-    child: Child,
-    child_signals: Signals,
+    family: Family,
+    /// How the command ended.
+    code: Option<u8>,
+    /// Whether the keeper can still say anything.
+    is_kept: bool,
     timer: Alarm,
     killed_at: Option<Moment>,
 }
@@ -63,17 +63,22 @@ struct Supervisor<'a> {
 pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Asks) -> anyhow::Result<Ended> {
     let Some(deadline) = deadline(leadership, &work.terms) else { return Ok(Ended::never_began()) };
     let file = TokenFile::create(leadership.token()).context("cannot write the token file")?;
-    let child_signals = signal(SignalKind::child()).context("cannot listen for SIGCHLD")?;
     let timer = Alarm::new().context("cannot set a timer")?;
-    let guardian = Guardian::start(deadline, work.terms.grace, file.folder()).await?;
-    let fence = (leadership.resource(), leadership.token(), &file);
-    let child = match Child::start(work.command, guardian.gate(), fence) {
-        Ok(child) => child,
-        Err(error) => {
-            guardian.dismiss().await;
-            return Err(error).context("cannot start the command");
-        }
+    let mut family = Family::gather().context("cannot watch over the command's processes")?;
+    let post = Post {
+        command: work.command,
+        deadline,
+        grace: work.terms.grace,
+        folder: file.folder(),
+        resource: leadership.resource(),
+        token: leadership.token(),
+        token_file: &file.path(),
     };
+    let Some(guardian) = Guardian::start(&post, &mut family).await? else { return Ok(Ended::never_began()) };
+    if let Err(error) = guardian.keeper.tell(&Start) {
+        guardian.dismiss().await;
+        return Err(error).context("cannot start the command");
+    }
     let stop_at = work.max_time.map(|limit| Moment::now() + limit);
     let mut supervisor = Supervisor {
         leadership,
@@ -83,8 +88,9 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
         guardian,
         is_guarded: true,
         is_lost: false,
-        child,
-        child_signals,
+        family,
+        code: None,
+        is_kept: true,
         timer,
         killed_at: None,
     };
@@ -96,7 +102,7 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
     supervisor.end(is_dead).await
 }
 
-/// Until when the group may live: a margin before the lease can expire. None if that is over.
+/// Until when the command may live: a margin before the lease can expire. None if that is over.
 fn deadline(leadership: &Leadership, terms: &Terms) -> Option<Moment> {
     let until = leadership.valid_until();
     // In this order: what was read from a leadership that is valid afterwards was its lease.
@@ -105,24 +111,22 @@ fn deadline(leadership: &Leadership, terms: &Terms) -> Option<Moment> {
 
 impl Ended {
     fn never_began() -> Self {
-        Self { why: Why::Lost, status: None, is_dead: true }
+        Self { why: Why::Lost, code: None, is_dead: true }
     }
 }
 
 impl Supervisor<'_> {
-    /// Until the whole group is dead. False if it would not die.
+    /// Until everything of the command is dead. False if it would not die.
     async fn supervise(&mut self, asks: &mut Asks) -> anyhow::Result<bool> {
         loop {
             let event = self.next(asks).await?;
             // First, so that the clock is judged by the lease as it is.
             self.note_renewal();
             self.step(event);
-            if self.child.has_ended() {
-                if self.child.group().is_dead() {
-                    return Ok(true);
-                }
-                self.step(Event::LeftOthers);
+            if !self.is_kept && self.family.is_dead() {
+                return Ok(true);
             }
+            self.kill_again();
             if self.killed_at.is_some_and(|at| Moment::now() >= at + VANISHING) {
                 return Ok(false);
             }
@@ -135,9 +139,9 @@ impl Supervisor<'_> {
         let wake_at = self.plan.wake_at().map_or(look_at, |at| at.min(look_at));
         Ok(tokio::select! {
             biased;
-            said = self.guardian.hear(), if self.is_guarded => match said {
+            said = self.guardian.link.hear(), if self.is_guarded => match said {
                 Some(Said::Acted) => Event::GuardianActed,
-                Some(Said::Ready) => Event::Tick,
+                Some(Said::Ready | Said::TooLate) => Event::Tick,
                 None => {
                     self.is_guarded = false;
                     Event::GuardianGone
@@ -148,12 +152,44 @@ impl Supervisor<'_> {
                 self.is_lost = true;
                 Event::Lost
             }
-            _ = self.child_signals.recv() => Event::Tick,
+            kept = self.guardian.keeper.hear(), if self.is_kept => self.note_kept(kept),
             time = self.timer.until(Some(wake_at)) => {
                 time.context("the timer failed")?;
                 Event::Tick
             }
         })
+    }
+
+    /// A keeper that goes without a word was killed, and the command's own process with it.
+    fn note_kept(&mut self, kept: Option<Kept>) -> Event {
+        match kept {
+            Some(Kept::Started) => Event::Started,
+            Some(Kept::Left(code)) => {
+                self.code = Some(code);
+                Event::LeftOthers
+            }
+            Some(Kept::Empty(code)) => {
+                self.code = Some(code);
+                self.is_kept = false;
+                Event::Tick
+            }
+            None => {
+                self.is_kept = false;
+                Event::GuardianGone
+            }
+        }
+    }
+
+    /// Whoever was begun while others were killed is killed now.
+    fn kill_again(&mut self) {
+        let Some(killed_at) = self.killed_at else { return };
+        if Moment::now() >= killed_at + KEEPER_TIME {
+            self.family.spare_nobody();
+            // The guardian is killed as well, and is not missed: nobody is left for it to guard.
+            self.is_guarded = false;
+        }
+        // That it is not permitted was said at the first time.
+        let _ = self.family.kill();
     }
 
     /// Once the command was told to end, a renewal would come too late for it.
@@ -169,7 +205,8 @@ impl Supervisor<'_> {
     fn step(&mut self, event: Event) {
         let was_ending = self.plan.is_ending();
         for signal in self.plan.step(Moment::now(), event) {
-            if let Err(error) = self.child.group().signal(signal) {
+            let sent = if signal == Signal::KILL { self.family.kill() } else { self.family.signal(signal) };
+            if let Err(error) = sent {
                 say(&format!("the command cannot be signalled: {error}"));
             }
             if signal == Signal::KILL {
@@ -184,21 +221,19 @@ impl Supervisor<'_> {
 
     /// A guardian that cannot be told is none.
     fn order(&mut self, order: Order) {
-        if self.is_guarded && self.guardian.tell(order).is_err() {
+        if self.is_guarded && self.guardian.link.tell(&order).is_err() {
             self.is_guarded = false;
             self.step(Event::GuardianGone);
         }
     }
 
-    /// The guardian first: it must not outlive the number of the group.
+    /// Without being dismissed the guardian goes on trying to end the command.
     async fn end(self, is_dead: bool) -> anyhow::Result<Ended> {
-        let why = self.plan.why();
-        if !is_dead {
-            return Ok(Ended { why, status: None, is_dead });
+        let (why, code) = (self.plan.why(), self.code);
+        if is_dead {
+            self.guardian.dismiss().await;
         }
-        self.guardian.dismiss().await;
-        let status = self.child.collect().context("the command was not collected")?;
-        Ok(Ended { why, status: Some(status), is_dead })
+        Ok(Ended { why, code, is_dead })
     }
 
     /// Says why the command is being ended.
