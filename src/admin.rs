@@ -1,11 +1,12 @@
-//! The admin port: health, metrics, what is fenced, operators' orders and the live page, on a listener of its
-//! own.
+//! The admin port for operators (health, metrics, what is fenced, orders, the live page) and the elections port for
+//! jobs, each on a listener and with a secret of its own; `access` says who may ask what where.
 //!
-//! `main` binds the socket and owns the shutdown; [`serve`] runs until told to stop and then lets answers
-//! under way end. Orders go to the store and are answered when the ledger shows them, so a 200 means durable.
+//! `main` binds the socket and owns the shutdown; [`serve`] and
+//! [`serve_elections`] run until told to stop and then let answers under way end. Orders go to the store and are answered when the ledger shows them, so a 200 means durable.
 //! What must stay true: an accept error never ends the loop, health depends on nothing, and no number of
 //! clients or event streams takes more than its share of connections.
 
+mod access;
 mod answer;
 mod dispatch;
 mod elections;
@@ -20,6 +21,7 @@ mod stream;
 mod tests;
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,7 +34,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::config::AdminAuth;
+use crate::config::Secret;
 use crate::events::Bus;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -57,69 +59,104 @@ pub struct Admin {
     pub bus: Bus,
     /// Set when the gateway is leaving: not ready any more.
     pub draining: Arc<AtomicBool>,
-    pub auth: Option<AdminAuth>,
+    /// The operators' secret.
+    pub auth: Option<Secret>,
+    pub jobs: Jobs,
+}
+
+/// Where jobs hold their elections, as the admin port knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jobs {
+    /// On the admin port: it is on loopback and has no secret that would make every job an operator.
+    #[default]
+    Here,
+    /// On a port of their own, and only there.
+    At(SocketAddr),
+    /// Nowhere: the admin port is not for them, and there is no other.
+    Nowhere,
+}
+
+/// Which of the two ports a connection came to.
+enum Port {
+    Admin,
+    Elections { auth: Option<Secret> },
 }
 
 /// What every connection needs.
 struct Server {
     admin: Arc<Admin>,
+    port: Port,
     streams: Arc<Semaphore>,
     shutdown: watch::Receiver<bool>,
 }
 
-/// Serves until `shutdown` turns true (or its sender is gone), then lets answers under way end.
+/// Serves the admin port until `shutdown` turns true (or its sender is gone), then lets answers under way end.
 pub async fn serve(listener: TcpListener, admin: Arc<Admin>, shutdown: watch::Receiver<bool>) {
-    serve_with(listener, admin, shutdown, MAX_STREAMS).await;
+    serve_with(listener, admin, Port::Admin, shutdown, MAX_STREAMS).await;
+}
+
+/// The same for the elections port, whose secret is the jobs'.
+pub async fn serve_elections(
+    listener: TcpListener,
+    admin: Arc<Admin>,
+    auth: Option<Secret>,
+    shutdown: watch::Receiver<bool>,
+) {
+    serve_with(listener, admin, Port::Elections { auth }, shutdown, MAX_STREAMS).await;
 }
 
 async fn serve_with(
     listener: TcpListener,
     admin: Arc<Admin>,
+    port: Port,
     mut shutdown: watch::Receiver<bool>,
     max_streams: usize,
 ) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let streams = Arc::new(Semaphore::new(max_streams));
-    let server = Arc::new(Server { admin, streams, shutdown: shutdown.clone() });
+    let server = Arc::new(Server { admin, port, streams, shutdown: shutdown.clone() });
     let mut connections = JoinSet::new();
     let mut upkeep = interval(UPKEEP_PERIOD);
     upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stopped(&mut shutdown) => break,
-            (stream, slot) = accept(&listener, &slots) => {
-                connections.spawn(connection(server.clone(), stream, slot));
+            (stream, peer, slot) = accept(&listener, &slots) => {
+                connections.spawn(connection(server.clone(), stream, peer, slot));
             }
             Some(_) = connections.join_next() => {}
-            _ = upkeep.tick() => server.admin.metrics.upkeep(),
+            _ = upkeep.tick(), if matches!(server.port, Port::Admin) => server.admin.metrics.upkeep(),
         }
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
     if timeout(END_TIMEOUT, ended).await.is_err() {
-        tracing::debug!("admin connections were still busy at the end");
+        tracing::debug!("connections of the admin or the elections port were still busy at the end");
     }
 }
 
 /// The next connection within the limit. Cancelling it loses none.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, slot),
+            Ok((stream, peer)) => return (stream, peer, slot),
             Err(error) => {
-                tracing::warn!(%error, "the admin port could not accept a connection");
+                tracing::warn!(%error, "the admin or the elections port could not accept a connection");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn connection(server: Arc<Server>, stream: TcpStream, _slot: OwnedSemaphorePermit) {
+async fn connection(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, _slot: OwnedSemaphorePermit) {
     let mut shutdown = server.shutdown.clone();
     let service = service_fn(move |request| {
         let server = server.clone();
-        async move { dispatch::answer(&server, request).await }
+        async move { dispatch::answer(&server, peer, request).await }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -6,6 +6,7 @@
 //! whole; what else changed needs a restart, and [`Config::needs_restart`] says what.
 //! This module depends on no other of the gateway.
 
+mod elections;
 mod endpoints;
 mod error;
 mod host;
@@ -50,6 +51,8 @@ pub use words::{AccessLog, LogFormat, MissingToken, OnUnknown, Tokens, UnknownWo
 pub struct Config {
     pub listen: Listen,
     pub admin: Admin,
+    /// None: jobs have no port of their own.
+    pub elections: Option<Elections>,
     pub store: Store,
     pub log: Log,
     pub shutdown: Shutdown,
@@ -74,16 +77,23 @@ pub struct Listen {
     pub token_header: HeaderName,
 }
 
-/// The admin port.
+/// The admin port, for operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Admin {
     pub address: SocketAddr,
-    pub auth: Option<AdminAuth>,
+    pub auth: Option<Secret>,
 }
 
-/// The secret that admin requests have to show. It never prints itself.
+/// The elections port, for jobs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Elections {
+    pub address: SocketAddr,
+    pub auth: Option<Secret>,
+}
+
+/// What the requests to a port have to show. It never prints itself.
 #[derive(Clone, PartialEq, Eq)]
-pub struct AdminAuth {
+pub struct Secret {
     bearer: String,
 }
 
@@ -147,6 +157,9 @@ pub struct Overrides {
     /// Address of the admin port [default: 127.0.0.1:9901]
     #[arg(long, env = "HIGHGATE_ADMIN", value_name = "ADDRESS")]
     pub admin: Option<SocketAddr>,
+    /// Address of the elections port, for jobs [default: none, or 127.0.0.1:9902 with an [elections] table]
+    #[arg(long, env = "HIGHGATE_ELECTIONS", value_name = "ADDRESS")]
+    pub elections: Option<SocketAddr>,
     /// Where the only route goes, if the config file has none
     #[arg(long, env = "HIGHGATE_UPSTREAM", value_name = "URL")]
     pub upstream: Option<String>,
@@ -197,7 +210,11 @@ impl Config {
             ("listen.token_header", listen.token_header != new.token_header),
             ("admin.address", self.admin.address != other.admin.address),
             ("admin.auth", self.admin.auth != other.admin.auth),
+            ("elections", self.elections.is_some() != other.elections.is_some()),
         ];
+        let elections = self.elections.iter().zip(&other.elections).flat_map(|(old, new)| {
+            [("elections.address", old.address != new.address), ("elections.auth", old.auth != new.auth)]
+        });
         let rest = [
             ("log.format", self.log.format != other.log.format),
             ("log.access", self.log.access != other.log.access),
@@ -207,12 +224,12 @@ impl Config {
             ("metrics.max_resources", self.metrics.max_resources != other.metrics.max_resources),
         ];
         let changed = |(key, changed): (&'static str, bool)| changed.then_some(key);
-        let before = ports.into_iter().filter_map(changed);
+        let before = ports.into_iter().chain(elections).filter_map(changed);
         before.chain(self.store.changes(&other.store)).chain(rest.into_iter().filter_map(changed)).collect()
     }
 }
 
-impl AdminAuth {
+impl Secret {
     /// Whether a presented bearer token is the secret, in a time that does not tell how much of it is right.
     pub fn accepts(&self, presented: &[u8]) -> bool {
         let secret = self.bearer.as_bytes();
@@ -221,8 +238,8 @@ impl AdminAuth {
     }
 }
 
-impl fmt::Debug for AdminAuth {
+impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AdminAuth(secret)")
+        f.write_str("Secret")
     }
 }

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use rustix::system::uname;
 use tokio::sync::{oneshot, watch};
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, Jobs};
 use crate::config::{self, Config, Routes, Shutdown};
 use crate::controls::{Rule, breaks};
 use crate::drain::Phase;
@@ -34,6 +34,7 @@ const POLL: Duration = Duration::from_millis(10);
 pub struct Gateway {
     address: SocketAddr,
     admin_address: SocketAddr,
+    elections_address: Option<SocketAddr>,
     inherited_delay: Option<Duration>,
     routes: Arc<ArcSwap<Routes>>,
     store: Store,
@@ -74,14 +75,15 @@ pub enum StartError {
 impl Gateway {
     /// Starts everything; when this returns, requests are served.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        let Config { listen, admin, store, log, shutdown, metrics, once, routes } = config;
+        let Config { listen, admin, elections, store, log, shutdown, metrics, once, routes } = config;
         let bind_data = gate::accept::bind(listen.address, listen.workers);
         let listeners = bind_data.map_err(|source| StartError::listen("data", listen.address, source))?;
-        let bind_admin = std::net::TcpListener::bind(admin.address);
-        let admin_listener =
-            bind_admin.map_err(|source| StartError::listen("admin", admin.address, source))?;
         let address = local_address("data", &listeners[0], listen.address)?;
-        let admin_address = local_address("admin", &admin_listener, admin.address)?;
+        let (admin_listener, admin_address) = bind("admin", admin.address)?;
+        let elections = elections
+            .map(|port| bind("elections", port.address).map(|bound| (bound, port.auth)))
+            .transpose()?;
+        let elections_address = elections.as_ref().map(|((_, address), _)| *address);
 
         let metrics = Arc::new(Metrics::new(metrics.max_resources));
         let bus = Bus::new();
@@ -99,6 +101,7 @@ impl Gateway {
         let mut gateway = Self {
             address,
             admin_address,
+            elections_address,
             inherited_delay: opened.inherited_delay,
             routes: Arc::new(ArcSwap::from_pointee(routes)),
             store: opened.store,
@@ -113,7 +116,18 @@ impl Gateway {
             failed: Some(opened.failed),
             sockets: opened.sockets,
         };
-        gateway.start_admin(admin_listener, admin.auth)?;
+        let admin = gateway.admin(admin.auth);
+        let shutdown = gateway.admin_shutdown.subscribe();
+        gateway.start_port("admin", admin_listener, {
+            let admin = admin.clone();
+            |listener| admin::serve(listener, admin, shutdown)
+        })?;
+        if let Some(((listener, _), auth)) = elections {
+            let shutdown = gateway.admin_shutdown.subscribe();
+            gateway.start_port("elections", listener, |listener| {
+                admin::serve_elections(listener, admin, auth, shutdown)
+            })?;
+        }
         gateway.start_workers(listeners, listen, log.access)?;
         Ok(gateway)
     }
@@ -145,21 +159,33 @@ impl Gateway {
         Ok(())
     }
 
-    fn start_admin(
-        &mut self,
-        listener: std::net::TcpListener,
-        auth: Option<config::AdminAuth>,
-    ) -> Result<(), StartError> {
-        let admin = Arc::new(Admin {
+    /// What the admin port and the elections port share.
+    fn admin(&self, auth: Option<config::Secret>) -> Arc<Admin> {
+        let for_jobs = auth.is_none() && self.admin_address.ip().to_canonical().is_loopback();
+        let jobs = match self.elections_address {
+            _ if for_jobs => Jobs::Here,
+            Some(address) => Jobs::At(address),
+            None => Jobs::Nowhere,
+        };
+        Arc::new(Admin {
             store: self.store.clone(),
             metrics: self.metrics.clone(),
             bus: self.bus.clone(),
             draining: self.draining.clone(),
             auth,
-        });
-        let shutdown = self.admin_shutdown.subscribe();
+            jobs,
+        })
+    }
+
+    /// Serves a listener on a thread of its own, so that many jobs do not keep operators waiting.
+    fn start_port<F: Future<Output = ()>>(
+        &mut self,
+        name: &str,
+        listener: std::net::TcpListener,
+        serve: impl FnOnce(tokio::net::TcpListener) -> F + Send + 'static,
+    ) -> Result<(), StartError> {
         let (started, starting) = mpsc::channel();
-        self.start_thread("admin".to_owned(), move || {
+        self.start_thread(name.to_owned(), move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Err(error))),
@@ -170,13 +196,13 @@ impl Gateway {
                 match listener {
                     Ok(listener) => {
                         let _ = started.send(Ok(()));
-                        admin::serve(listener, admin, shutdown).await;
+                        serve(listener).await;
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
             });
         })?;
-        let started = starting.recv().unwrap_or_else(|_| Err(io::Error::other("the admin thread ended")));
+        let started = starting.recv().unwrap_or_else(|_| Err(io::Error::other("the port's thread ended")));
         started.map_err(StartError::Thread)
     }
 
@@ -193,6 +219,11 @@ impl Gateway {
 
     pub fn admin_address(&self) -> SocketAddr {
         self.admin_address
+    }
+
+    /// Where jobs campaign, if they have a port of their own.
+    pub fn elections_address(&self) -> Option<SocketAddr> {
+        self.elections_address
     }
 
     pub fn ledger(&self) -> &Arc<Ledger> {
@@ -301,6 +332,13 @@ impl StartError {
     fn listen(port: &'static str, address: SocketAddr, source: io::Error) -> Self {
         Self::Listen { port, address, source }
     }
+}
+
+fn bind(port: &'static str, asked: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), StartError> {
+    let bound = std::net::TcpListener::bind(asked);
+    let listener = bound.map_err(|source| StartError::listen(port, asked, source))?;
+    let address = local_address(port, &listener, asked)?;
+    Ok((listener, address))
 }
 
 fn local_address(

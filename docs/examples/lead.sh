@@ -4,11 +4,11 @@
 #   lead.sh RESOURCE COMMAND [ARGUMENT...]
 #
 # The command gets FENCING_TOKEN. It is stopped when leadership is lost (then the exit code is 75); else its own
-# exit code is passed on. HIGHGATE_ADMIN is the gateway's admin address, HIGHGATE_ADMIN_TOKEN its bearer token if it
-# wants one, TTL the lease in whole seconds, at least 3.
+# exit code is passed on. HIGHGATE_ELECTIONS is the address of the gateway's elections port (or, without one, of its
+# admin port), HIGHGATE_ELECTIONS_TOKEN the jobs' secret if it wants one, TTL the lease in whole seconds, at least 3.
 set -u
 
-admin=${HIGHGATE_ADMIN:-127.0.0.1:9901}
+gateway=${HIGHGATE_ELECTIONS:-${HIGHGATE_ADMIN:-127.0.0.1:9901}}
 ttl=${TTL:-15}
 resource=${1:?usage: lead.sh RESOURCE COMMAND [ARGUMENT...]}
 shift
@@ -18,8 +18,8 @@ now() { cut -d. -f1 /proc/uptime; }
 
 # call NAME JSON LIMIT: the answer, and its status on the last line.
 call() {
-    curl -s --max-time "$3" -w '\n%{http_code}\n' -H "Authorization: Bearer ${HIGHGATE_ADMIN_TOKEN:-}" \
-        -d "$2" "http://$admin/v1/elections/$1"
+    curl -s --max-time "$3" -w '\n%{http_code}\n' -H "Authorization: Bearer ${HIGHGATE_ELECTIONS_TOKEN:-}" \
+        -d "$2" "http://$gateway/v1/elections/$1"
 }
 
 status() { printf '%s\n' "$1" | tail -n 1; }
@@ -31,7 +31,7 @@ while :; do
         200) break ;;
         409) echo "lead.sh: waiting for $resource" >&2 ;;
         4*) printf 'lead.sh: refused: %s\n' "$answer" >&2; exit 1 ;;
-        *) echo "lead.sh: no gateway answers at $admin" >&2; sleep 2 ;;
+        *) echo "lead.sh: no gateway answers at $gateway" >&2; sleep 2 ;;
     esac
 done
 lease=$(printf '%s' "$answer" | sed -n 's/.*"lease":"\([0-9a-f]*\)".*/\1/p')

@@ -1,18 +1,20 @@
-//! From a request to its endpoint: who may ask, by which method, and what a browser may not be tricked into.
+//! From a request to its endpoint: by which method it is asked, and what a browser may not be tricked into. Who may
+//! ask is in `access`.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::header::{ALLOW, HOST, ORIGIN};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::answer::{Answer, Problem, answer as plain, harden, line};
-use super::{Admin, Server, elections, once, operator, page, replicas, resources, stream};
+use super::operator::Caller;
+use super::{Admin, Server, access, elections, once, operator, page, replicas, resources, stream};
 use crate::metrics::Action;
 
 const MAX_BODY: usize = 64 * 1024;
@@ -21,7 +23,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone, Copy)]
-enum Endpoint {
+pub(super) enum Endpoint {
     Health,
     Ready,
     Metrics,
@@ -40,39 +42,36 @@ enum Endpoint {
     OnceLedger,
 }
 
+/// Every path of both ports. A test holds it against a table of who may ask what.
+pub(super) const ENDPOINTS: &[(&str, Endpoint)] = &[
+    ("/healthz", Endpoint::Health),
+    ("/readyz", Endpoint::Ready),
+    ("/metrics", Endpoint::Metrics),
+    ("/", Endpoint::Page),
+    ("/v1/resources", Endpoint::Resources),
+    ("/v1/resource", Endpoint::Resource),
+    ("/v1/replicas", Endpoint::Replicas),
+    ("/v1/events", Endpoint::Events),
+    ("/v1/operator/raise", Endpoint::Operator(Action::Raise)),
+    ("/v1/operator/freeze", Endpoint::Operator(Action::Freeze)),
+    ("/v1/operator/thaw", Endpoint::Operator(Action::Thaw)),
+    ("/v1/operator/evict", Endpoint::Operator(Action::Evict)),
+    ("/v1/operator/era-bump", Endpoint::Operator(Action::BumpEra)),
+    ("/v1/operator/retire", Endpoint::Operator(Action::Retire)),
+    ("/v1/elections", Endpoint::Election),
+    ("/v1/elections/watch", Endpoint::WatchElection),
+    ("/v1/elections/campaign", Endpoint::Campaign),
+    ("/v1/elections/renew", Endpoint::Renew),
+    ("/v1/elections/resign", Endpoint::Resign),
+    ("/v1/operator/once-reset", Endpoint::Operator(Action::ResetOnce)),
+    ("/v1/once", Endpoint::OnceLedger),
+    ("/v1/once/begin", Endpoint::Once { complete: false }),
+    ("/v1/once/complete", Endpoint::Once { complete: true }),
+];
+
 impl Endpoint {
     fn of(path: &str) -> Option<Self> {
-        Some(match path {
-            "/healthz" => Self::Health,
-            "/readyz" => Self::Ready,
-            "/metrics" => Self::Metrics,
-            "/" => Self::Page,
-            "/v1/resources" => Self::Resources,
-            "/v1/resource" => Self::Resource,
-            "/v1/replicas" => Self::Replicas,
-            "/v1/events" => Self::Events,
-            "/v1/operator/raise" => Self::Operator(Action::Raise),
-            "/v1/operator/freeze" => Self::Operator(Action::Freeze),
-            "/v1/operator/thaw" => Self::Operator(Action::Thaw),
-            "/v1/operator/evict" => Self::Operator(Action::Evict),
-            "/v1/operator/era-bump" => Self::Operator(Action::BumpEra),
-            "/v1/operator/retire" => Self::Operator(Action::Retire),
-            "/v1/elections" => Self::Election,
-            "/v1/elections/watch" => Self::WatchElection,
-            "/v1/elections/campaign" => Self::Campaign,
-            "/v1/elections/renew" => Self::Renew,
-            "/v1/elections/resign" => Self::Resign,
-            "/v1/operator/once-reset" => Self::Operator(Action::ResetOnce),
-            "/v1/once" => Self::OnceLedger,
-            "/v1/once/begin" => Self::Once { complete: false },
-            "/v1/once/complete" => Self::Once { complete: true },
-            _ => return None,
-        })
-    }
-
-    /// Probes and scrapers need no secret: what they read names no token's holder and moves nothing.
-    fn is_open(self) -> bool {
-        matches!(self, Self::Health | Self::Ready | Self::Metrics)
+        ENDPOINTS.iter().find(|(known, _)| *known == path).map(|(_, endpoint)| *endpoint)
     }
 
     fn allows(self) -> &'static str {
@@ -85,22 +84,21 @@ impl Endpoint {
     }
 }
 
-pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Result<Answer, Infallible> {
-    let mut answer = handle(server, request).await.unwrap_or_else(Answer::from);
+pub(super) async fn answer(
+    server: &Server,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    let mut answer = handle(server, peer, request).await.unwrap_or_else(Answer::from);
     harden(answer.headers_mut());
     Ok(answer)
 }
 
-async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, Problem> {
+async fn handle(server: &Server, peer: SocketAddr, request: Request<Incoming>) -> Result<Answer, Problem> {
     let admin = &*server.admin;
     let (head, body) = request.into_parts();
-    let endpoint = Endpoint::of(head.uri.path());
-    // Before the path is judged: a stranger does not learn which paths there are.
-    if !endpoint.is_some_and(Endpoint::is_open) {
-        authorize(admin, &head.headers)?;
-    }
-    let unknown = || Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", head.uri.path()));
-    let endpoint = endpoint.ok_or_else(unknown)?;
+    let path = head.uri.path();
+    let endpoint = access::admit(server, path, Endpoint::of(path), &head.headers)?;
     check_method(endpoint, &head.method)?;
     if endpoint.gives_orders() {
         check_origin(&head.headers)?;
@@ -115,7 +113,9 @@ async fn handle(server: &Server, request: Request<Incoming>) -> Result<Answer, P
         Endpoint::Resource => resources::show(admin, query).await,
         Endpoint::Replicas => Ok(replicas::show(admin)),
         Endpoint::Events => stream::open(server, query),
-        Endpoint::Operator(action) => operator::order(admin, action, &read(body).await?).await,
+        Endpoint::Operator(action) => {
+            operator::order(admin, Caller::new(admin, peer), action, &read(body).await?).await
+        }
         Endpoint::Election => elections::show(admin, query).await,
         Endpoint::WatchElection => elections::watch(server, query).await,
         Endpoint::Campaign => elections::campaign(server, &read(body).await?).await,
@@ -135,25 +135,6 @@ fn ready(admin: &Admin) -> Answer {
         None => line(StatusCode::OK, "ready"),
         Some(why) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
-}
-
-fn authorize(admin: &Admin, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(auth) = &admin.auth else { return Ok(()) };
-    if headers
-        .get(AUTHORIZATION)
-        .and_then(|value| bearer(value.as_bytes()))
-        .is_some_and(|secret| auth.accepts(secret))
-    {
-        return Ok(());
-    }
-    let detail = "this needs the header Authorization: Bearer with the admin token";
-    Err(Problem::new(StatusCode::UNAUTHORIZED, detail).with(WWW_AUTHENTICATE, "Bearer"))
-}
-
-/// The secret of an `Authorization` header, whose scheme is written in any case.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, secret) = value.split_at_checked(b"Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(secret)
 }
 
 fn check_method(endpoint: Endpoint, method: &Method) -> Result<(), Problem> {

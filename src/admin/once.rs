@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Problem, as_json};
 use super::elections::{Held, gone, text};
-use super::operator::{parse, stopped};
+use super::operator::{Caller, Given, given, parse, stopped};
 use super::{Admin, query};
 use crate::metrics::Action;
 use crate::store::once::{OnceEntry, OnceOrder, Place, Wanted};
@@ -73,14 +73,13 @@ async fn part(admin: &Admin, wanted: Wanted) -> Result<Answer, Problem> {
 }
 
 /// An operator has the next leader run something again.
-pub(super) async fn reset(admin: &Admin, body: &[u8]) -> Result<Answer, Problem> {
+pub(super) async fn reset(admin: &Admin, caller: Caller, body: &[u8]) -> Result<Answer, Problem> {
     let Reset { resource, key } = parse(body)?;
     let place = Place { resource: query::parse_resource(&resource)?, key: text("key", key, MAX_KEY)? };
     let was = admin.store.reset_once(place.clone()).await.map_err(stopped)?;
     if was.is_some() {
-        admin.metrics.operator(Action::ResetOnce);
-        let (resource, key) = (&place.resource, &place.key);
-        tracing::warn!(action = "once-reset", %resource, key, "an operator's order");
+        let about = Given { resource: Some(&place.resource), key: Some(&place.key), ..Given::default() };
+        given(&admin.metrics, caller, Action::ResetOnce, &about);
     }
     let (resource, changed) = (place.resource.as_str(), was.is_some());
     let was = was.as_ref().map(view);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::answer::{Answer, Problem, as_json};
-use super::operator::parse;
+use super::operator::{Caller, Given, given, parse};
 use super::{Admin, query};
 use crate::metrics::Action;
 use crate::replica::Incarnation;
@@ -33,7 +33,7 @@ pub(super) fn show(admin: &Admin) -> Answer {
 }
 
 /// Makes every token issued so far stale.
-pub(super) async fn bump_era(admin: &Admin, body: &[u8]) -> Result<Answer, Problem> {
+pub(super) async fn bump_era(admin: &Admin, caller: Caller, body: &[u8]) -> Result<Answer, Problem> {
     let empty = body.trim_ascii().is_empty() || parse::<Map<String, Value>>(body)?.is_empty();
     if !empty {
         return Err(query::bad_request("an era bump has nothing to say but {}".to_owned()));
@@ -41,8 +41,7 @@ pub(super) async fn bump_era(admin: &Admin, body: &[u8]) -> Result<Answer, Probl
     let (store, metrics) = (admin.store.clone(), admin.metrics.clone());
     let era = carry_out(async move {
         let era = store.bump_era().await?;
-        metrics.operator(Action::BumpEra);
-        tracing::warn!(action = Action::BumpEra.label(), era, "an operator's order");
+        given(&metrics, caller, Action::BumpEra, &Given { era: Some(era), ..Given::default() });
         Ok(era)
     })
     .await?;
@@ -50,7 +49,7 @@ pub(super) async fn bump_era(admin: &Admin, body: &[u8]) -> Result<Answer, Probl
 }
 
 /// Takes a replica out, whatever it does.
-pub(super) async fn retire(admin: &Admin, body: &[u8]) -> Result<Answer, Problem> {
+pub(super) async fn retire(admin: &Admin, caller: Caller, body: &[u8]) -> Result<Answer, Problem> {
     let order: Retire = parse(body)?;
     let replica = incarnation(&order.replica).ok_or_else(|| {
         query::bad_request(format!("{:?} is not a replica's id of 32 hex digits", order.replica))
@@ -58,9 +57,8 @@ pub(super) async fn retire(admin: &Admin, body: &[u8]) -> Result<Answer, Problem
     let (store, metrics) = (admin.store.clone(), admin.metrics.clone());
     carry_out(async move {
         store.retire(replica).await?;
-        metrics.operator(Action::Retire);
-        let replica = incarnation_text(replica);
-        tracing::warn!(action = Action::Retire.label(), replica, "an operator's order");
+        let id = incarnation_text(replica);
+        given(&metrics, caller, Action::Retire, &Given { replica: Some(&id), ..Given::default() });
         Ok(())
     })
     .await?;

@@ -1,3 +1,4 @@
+mod access;
 mod replicas;
 
 use std::net::SocketAddr;
@@ -38,24 +39,29 @@ async fn gateway() -> Gateway {
     start(None).await
 }
 
-async fn start(auth: Option<AdminAuth>) -> Gateway {
+async fn start(auth: Option<Secret>) -> Gateway {
     let folder = tempfile::tempdir().unwrap();
     let store = embedded::start(folder.path(), Duration::ZERO, |_| ()).unwrap().store;
     Gateway { _folder: Some(folder), ..over(store, auth).await }
 }
 
-async fn over(store: Store, auth: Option<AdminAuth>) -> Gateway {
+async fn over(store: Store, auth: Option<Secret>) -> Gateway {
+    serving(store, auth, Jobs::Here, Port::Admin).await
+}
+
+async fn serving(store: Store, auth: Option<Secret>, jobs: Jobs, port: Port) -> Gateway {
     let admin = Arc::new(Admin {
         store,
         metrics: Arc::new(Metrics::new(10)),
         bus: Bus::new(),
         draining: Arc::default(),
         auth,
+        jobs,
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, shutdown) = watch::channel(false);
-    let served = tokio::spawn(serve_with(listener, admin.clone(), shutdown, FEW_STREAMS));
+    let served = tokio::spawn(serve_with(listener, admin.clone(), port, shutdown, FEW_STREAMS));
     Gateway { admin, address, stop, served, _folder: None }
 }
 

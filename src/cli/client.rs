@@ -182,9 +182,6 @@ impl Answer {
 
     /// What a problem says about itself, or else the status.
     pub(super) fn detail(&self) -> String {
-        if self.status == StatusCode::UNAUTHORIZED {
-            return format!("the gateway wants its admin token: set {BEARER_VARIABLE}");
-        }
         let problem: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
         let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
         detail.map_or_else(|| format!("the gateway answered {}", self.status), str::to_owned)
@@ -274,6 +271,7 @@ pub(super) mod tests {
             bus: Bus::new(),
             draining: Arc::default(),
             auth: None,
+            jobs: highgate::admin::Jobs::Here,
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -15,6 +15,9 @@ pub(super) struct RaiseArgs {
     /// The new mark, above the current one
     #[arg(long, value_name = "TOKEN")]
     pub(super) to: Token,
+    /// Also above what any election could reach in years
+    #[arg(long)]
+    pub(super) force: bool,
     #[command(flatten)]
     pub(super) target: Target,
 }
@@ -30,7 +33,7 @@ pub(super) struct ResourceArgs {
 
 /// Raises a mark by hand.
 pub(super) async fn raise(args: RaiseArgs) -> anyhow::Result<ExitCode> {
-    let order = json!({"resource": args.resource.as_str(), "to": args.to.get()});
+    let order = json!({"resource": args.resource.as_str(), "to": args.to.get(), "force": args.force});
     give(&args.target, "raise", &order).await
 }
 
@@ -99,7 +102,7 @@ mod tests {
         let resource = Resource::parse("a").unwrap();
         let args = ResourceArgs { resource: resource.clone(), target: target.clone() };
         let to = Token::new(9).unwrap();
-        let raise_args = RaiseArgs { resource, to, target };
+        let raise_args = RaiseArgs { resource, to, force: false, target };
 
         assert!(is(thaw(args.clone()).await.unwrap(), 1), "it was never seen");
         assert!(is(raise(raise_args.clone()).await.unwrap(), 0));

@@ -59,6 +59,9 @@ fn greet(config: &Config, gateway: &Gateway) {
     let (address, admin) = (gateway.address(), gateway.admin_address());
     println!("highgate listening on http://{address}");
     println!("highgate admin on http://{admin} (live page, /metrics, /readyz, /v1/)");
+    if let Some(elections) = gateway.elections_address() {
+        println!("highgate elections on http://{elections} (jobs: highgate://{elections})");
+    }
     match &config.store {
         Store::Embedded { path } => println!("marks are kept in {}", path.display()),
         Store::Etcd(etcd) => {

@@ -25,6 +25,13 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("admin.address", "an IP address and a port of its own, such as 127.0.0.1:9901"),
     ("admin.auth", r#"a table such as { bearer_file = "path" }"#),
     ("admin.auth.bearer_file", "a file with one line of visible ASCII characters without spaces"),
+    ("elections", "a table"),
+    ("elections.address", "an IP address and a port of its own, such as 127.0.0.1:9902"),
+    ("elections.auth", r#"a table such as { bearer_file = "path" }"#),
+    (
+        "elections.auth.bearer_file",
+        "a file with one line of visible ASCII characters without spaces, other than the one of admin.auth",
+    ),
     ("store", "a table"),
     ("store.kind", "embedded, etcd"),
     ("store.path", "a folder"),
@@ -129,6 +136,6 @@ mod tests {
         assert_eq!(allowed("routes[12].match.methods[0]"), Some(METHODS));
         assert_eq!(allowed("routes[0].nonsense"), None);
         assert_eq!(siblings("routes[3].match.hots"), "host, path, methods");
-        assert_eq!(siblings("nonsense"), "listen, admin, store, log, shutdown, metrics, routes");
+        assert_eq!(siblings("nonsense"), "listen, admin, elections, store, log, shutdown, metrics, routes");
     }
 }

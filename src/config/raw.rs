@@ -21,7 +21,8 @@ pub(super) type Refused = Option<Spanned<IgnoredAny>>;
 #[serde(deny_unknown_fields)]
 pub(super) struct Raw {
     pub(super) listen: Option<Section<RawListen>>,
-    pub(super) admin: Option<Section<RawAdmin>>,
+    pub(super) admin: Option<Section<RawPort>>,
+    pub(super) elections: Option<Section<RawPort>>,
     pub(super) store: Option<Section<RawStore>>,
     pub(super) log: Option<Section<RawLog>>,
     pub(super) shutdown: Option<Section<RawShutdown>>,
@@ -43,9 +44,10 @@ pub(super) struct RawListen {
     pub(super) tls: Refused,
 }
 
+/// The admin port or the elections port.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawAdmin {
+pub(super) struct RawPort {
     pub(super) address: Text,
     pub(super) auth: Option<Section<RawAuth>>,
 }

@@ -10,11 +10,11 @@ use highgate_elector::headers;
 use http::HeaderName;
 
 use super::error::{ConfigError, Report};
-use super::raw::{Raw, RawAdmin, RawListen, RawLog, RawShutdown, Section, Text};
+use super::raw::{Raw, RawAuth, RawListen, RawLog, RawPort, RawShutdown, Section, Text};
 use super::scope::{Scope, age};
 use super::words::{AccessLog, LogFormat};
 use super::{
-    Admin, AdminAuth, Config, Listen, Log, Metrics, Once, Overrides, Shutdown, keys, routing, store,
+    Admin, Config, Listen, Log, Metrics, Once, Overrides, Secret, Shutdown, elections, keys, routing, store,
 };
 
 /// How long the run-once ledger keeps its entries: longer than any period that jobs are usually named after.
@@ -50,6 +50,8 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let listen = listen(table(raw.listen), overrides, &mut Scope::new(&mut report, "listen"));
     let admin = admin(table(raw.admin), overrides, &mut report);
     check_addresses(&listen, &admin, admin_span, &mut report);
+    let elections = elections::build(raw.elections, overrides, &mut report);
+    elections.check(listen.address, &admin, &mut report);
     let store = store::build(raw.store, overrides, &mut report);
     let log = log(table(raw.log), overrides, &mut report);
     let shutdown = shutdown(table(raw.shutdown), &mut Scope::new(&mut report, "shutdown"));
@@ -60,8 +62,8 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let keep = Scope::new(&mut report, "once").read("keep", keep, |text| age(&text));
     let once = Once { keep: keep.unwrap_or(KEEP_ONCE) };
     let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &mut report);
-    let metrics = Metrics { max_resources };
-    report.finish(Config { listen, admin, store, log, shutdown, metrics, once, routes })
+    let (elections, metrics) = (elections.port, Metrics { max_resources });
+    report.finish(Config { listen, admin, elections, store, log, shutdown, metrics, once, routes })
 }
 
 fn table<T: Default>(section: Option<Section<T>>) -> T {
@@ -88,7 +90,12 @@ fn listen(raw: RawListen, overrides: &Overrides, scope: &mut Scope<'_, '_>) -> L
 }
 
 /// The address of a port: the file's is judged even where a flag stands over it.
-fn address(scope: &mut Scope<'_, '_>, raw: Text, flag: Option<SocketAddr>, default_port: u16) -> SocketAddr {
+pub(super) fn address(
+    scope: &mut Scope<'_, '_>,
+    raw: Text,
+    flag: Option<SocketAddr>,
+    default_port: u16,
+) -> SocketAddr {
     let parse = |text: String| text.parse().map_err(|_| format!("{text:?} is not an address"));
     let file: Option<SocketAddr> = scope.read("address", raw, parse);
     flag.or(file).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, default_port)))
@@ -104,19 +111,20 @@ fn token_header(name: &str) -> Result<HeaderName, String> {
     Ok(header)
 }
 
-fn admin(raw: RawAdmin, overrides: &Overrides, report: &mut Report<'_>) -> Admin {
+fn admin(raw: RawPort, overrides: &Overrides, report: &mut Report<'_>) -> Admin {
     let address = address(&mut Scope::new(report, "admin"), raw.address, overrides.admin, 9901);
-    let auth = raw.auth.and_then(|auth| {
-        let mut scope = Scope::new(report, "admin.auth");
-        let span = auth.span.clone();
-        scope.require("bearer_file", &span, auth.into_table().bearer_file, |file| {
-            read_bearer(Path::new(&file))
-        })
-    });
-    Admin { address, auth }
+    Admin { address, auth: auth("admin.auth", raw.auth, report) }
 }
 
-fn read_bearer(file: &Path) -> Result<AdminAuth, String> {
+/// The secret of a port, from the file that its `auth` table names.
+pub(super) fn auth(key: &str, raw: Option<Section<RawAuth>>, report: &mut Report<'_>) -> Option<Secret> {
+    let raw = raw?;
+    let span = raw.span.clone();
+    let read = |file: String| read_bearer(Path::new(&file));
+    Scope::new(report, key).require("bearer_file", &span, raw.into_table().bearer_file, read)
+}
+
+fn read_bearer(file: &Path) -> Result<Secret, String> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     let bearer = text.strip_suffix('\n').unwrap_or(&text);
@@ -124,14 +132,13 @@ fn read_bearer(file: &Path) -> Result<AdminAuth, String> {
     if bearer.is_empty() || !bearer.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!("{} does not hold a bearer token", file.display()));
     }
-    Ok(AdminAuth { bearer: bearer.to_owned() })
+    Ok(Secret { bearer: bearer.to_owned() })
 }
 
 /// Port 0 is a different port every time.
 fn check_addresses(listen: &Listen, admin: &Admin, span: Option<Range<usize>>, report: &mut Report<'_>) {
     let (data, admin) = (listen.address, admin.address);
-    let same_ip = data.ip() == admin.ip() || data.ip().is_unspecified() || admin.ip().is_unspecified();
-    if data.port() == 0 || data.port() != admin.port() || !same_ip {
+    if !are_one(data, admin) {
         return;
     }
     let what = format!("the admin port {admin} and the data port {data} are one");
@@ -139,6 +146,12 @@ fn check_addresses(listen: &Listen, admin: &Admin, span: Option<Range<usize>>, r
         Some(span) => report.add(span, "admin.address".to_owned(), what),
         None => report.add_flag("--admin", what, keys::allowed("admin.address").unwrap_or_default()),
     }
+}
+
+/// Whether two listeners would want the same port.
+pub(super) fn are_one(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_ip = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && same_ip
 }
 
 fn log(raw: RawLog, overrides: &Overrides, report: &mut Report<'_>) -> Log {

@@ -130,6 +130,47 @@ fn the_two_ports_have_to_differ() {
 }
 
 #[test]
+fn jobs_have_a_port_where_the_file_or_a_flag_says_so() {
+    assert_eq!(parse(ROUTE).unwrap().elections, None);
+    let port = |address: &str| Some(Elections { address: address.parse().unwrap(), auth: None });
+    assert_eq!(parse(&format!("[elections]\n{ROUTE}")).unwrap().elections, port("127.0.0.1:9902"));
+    let overrides = Overrides { elections: "127.0.0.1:7".parse().ok(), ..Overrides::default() };
+    let flagged = Config::parse(ROUTE, Path::new("f.toml"), &overrides).unwrap();
+    assert_eq!(flagged.elections, port("127.0.0.1:7"));
+    let none = parse(ROUTE).unwrap();
+    assert_eq!(none.needs_restart(&flagged), ["elections"]);
+    let other = parse(&format!("[elections]\n{ROUTE}")).unwrap();
+    assert_eq!(other.needs_restart(&flagged), ["elections.address"]);
+    for (port, name) in [(8080, "data"), (9901, "admin")] {
+        let message = refusal(&format!("[elections]\naddress = '127.0.0.1:{port}'\n{ROUTE}"));
+        let expected = format!(
+            "f.toml:2:11: elections.address: the elections port 127.0.0.1:{port} and the {name} port"
+        );
+        assert!(message.starts_with(&expected), "{message}");
+    }
+}
+
+#[test]
+fn the_secret_of_the_jobs_is_never_the_operators() {
+    let folder = tempfile::tempdir().unwrap();
+    let (operators, jobs) = (folder.path().join("operators"), folder.path().join("jobs"));
+    let table =
+        |name: &str, file: &Path| format!("[{name}]\nauth = {{ bearer_file = '{}' }}\n", file.display());
+    let text = table("admin", &operators) + &table("elections", &jobs) + ROUTE;
+    std::fs::write(&operators, "s3cret\n").unwrap();
+    std::fs::write(&jobs, "s3cret\n").unwrap();
+    let message = refusal(&text);
+    assert!(
+        message.starts_with("f.toml:4:8: elections.auth.bearer_file: it holds the secret of"),
+        "{message}"
+    );
+    std::fs::write(&jobs, "another\n").unwrap();
+    let config = parse(&text).unwrap();
+    assert!(config.elections.unwrap().auth.unwrap().accepts(b"another"));
+    assert!(config.admin.auth.unwrap().accepts(b"s3cret"));
+}
+
+#[test]
 fn the_admin_secret_is_read_from_its_file_and_never_printed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -250,7 +291,9 @@ fn only_changes_outside_the_routes_need_a_restart() {
 /// The example with the settings that are off turned on.
 pub(super) fn full_example() -> String {
     let on = |line: &str| match line.strip_prefix('#') {
-        Some(setting) if setting.starts_with(|first: char| first.is_ascii_lowercase()) => setting.to_owned(),
+        Some(setting) if setting.starts_with(|first: char| first.is_ascii_lowercase() || first == '[') => {
+            setting.to_owned()
+        }
         _ => line.to_owned(),
     };
     example().lines().map(on).collect::<Vec<_>>().join("\n")
@@ -303,6 +346,8 @@ fn the_key_table_and_the_file_format_agree() {
         "listen",
         "admin",
         "admin.auth",
+        "elections",
+        "elections.auth",
         "store",
         "store.tls",
         "store.user",

@@ -10,6 +10,7 @@ mod fence;
 mod forward;
 mod framing;
 mod grammar;
+mod jobs;
 mod limits;
 mod paths;
 mod reload;

@@ -1,4 +1,5 @@
-//! Elections of a Highgate gateway, over its admin port: `highgate://127.0.0.1:9901`.
+//! Elections of a Highgate gateway, over its elections port (`highgate://127.0.0.1:9902`), or over its admin port while
+//! that is on loopback and has no secret (`highgate://127.0.0.1:9901`).
 //!
 //! A translation of the five methods to the gateway's JSON; `wire.rs` is the HTTP, `events.rs` the stream. What
 //! must stay true: every call has a time limit, a candidacy is one connection that closes with its future (which
@@ -39,8 +40,8 @@ pub struct Highgate {
 }
 
 impl Highgate {
-    /// Takes a `highgate://host:port` URL; the bearer token, if the gateway wants one, is in the environment as
-    /// `HIGHGATE_ADMIN_TOKEN`. Nothing is sent yet.
+    /// Takes a `highgate://host:port` URL; the jobs' secret, if the gateway wants one, is in the environment as
+    /// `HIGHGATE_ELECTIONS_TOKEN`. Nothing is sent yet.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         let bad = |detail| ConnectError::BadUrl { url: shown(url), detail };
         let address = url.strip_prefix("highgate://").unwrap_or(url);

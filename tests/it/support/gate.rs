@@ -14,6 +14,8 @@ use super::{Origin, eventually};
 
 pub(crate) struct Builder {
     listen: Table,
+    /// The secrets of the admin port and of the elections port, if there is one.
+    secrets: Option<(&'static str, &'static str)>,
     routes: Vec<Table>,
 }
 
@@ -33,7 +35,7 @@ pub(crate) fn gateway_to(origin: &Origin) -> Builder {
 
 /// The same for an upstream that need not be there.
 pub(crate) fn gateway(upstream: SocketAddr) -> Builder {
-    Builder { listen: Table::new(), routes: vec![route(upstream)] }
+    Builder { listen: Table::new(), secrets: None, routes: vec![route(upstream)] }
 }
 
 fn route(upstream: SocketAddr) -> Table {
@@ -72,6 +74,12 @@ impl Builder {
         self
     }
 
+    /// Gives the admin port this secret, and the jobs a port of their own with that one.
+    pub(crate) fn secrets(mut self, operators: &'static str, jobs: &'static str) -> Self {
+        self.secrets = Some((operators, jobs));
+        self
+    }
+
     fn config(&self, folder: &Path) -> Config {
         let mut listen = self.listen.clone();
         listen.insert("address".into(), "127.0.0.1:0".into());
@@ -81,7 +89,19 @@ impl Builder {
         shutdown.insert("drain_limit".into(), "1s".into());
         let mut config = Table::new();
         config.insert("listen".into(), listen.into());
-        config.insert("admin".into(), section("address", "127.0.0.1:0").into());
+        let port = |secret: Option<(&str, &str)>| {
+            let mut table = section("address", "127.0.0.1:0");
+            if let Some((name, secret)) = secret {
+                let file = folder.join(name);
+                std::fs::write(&file, secret).expect("a file for the secret");
+                table.insert("auth".into(), section("bearer_file", &file.to_string_lossy()).into());
+            }
+            table
+        };
+        config.insert("admin".into(), port(self.secrets.map(|(secret, _)| ("operators", secret))).into());
+        if let Some((_, secret)) = self.secrets {
+            config.insert("elections".into(), port(Some(("jobs", secret))).into());
+        }
         config.insert("store".into(), section("path", &folder.to_string_lossy()).into());
         config.insert("shutdown".into(), shutdown.into());
         config.insert("routes".into(), self.routes.clone().into());
@@ -149,6 +169,10 @@ impl Running {
 
     pub(crate) fn admin_address(&self) -> SocketAddr {
         self.gateway().admin_address()
+    }
+
+    pub(crate) fn elections_address(&self) -> SocketAddr {
+        self.gateway().elections_address().expect("a gateway with a port for jobs")
     }
 
     pub(crate) fn mark(&self, resource: &str) -> u64 {

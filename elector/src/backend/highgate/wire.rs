@@ -1,4 +1,4 @@
-//! A tiny HTTP/1.1 client for a gateway's admin port.
+//! A tiny HTTP/1.1 client for a gateway's elections.
 //!
 //! Calls that may safely be sent twice (everything but a campaign) share a few kept connections; a campaign and a
 //! stream have one of their own, driven by their own future, so that dropping it closes the connection.
@@ -22,7 +22,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::backend::BackendError;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-const BEARER_VARIABLE: &str = "HIGHGATE_ADMIN_TOKEN";
+/// The jobs' secret, which is not the operators'.
+const BEARER_VARIABLE: &str = "HIGHGATE_ELECTIONS_TOKEN";
 /// An answer of the gateway is some hundred bytes.
 const LARGEST_ANSWER: usize = 64 * 1024;
 const MOST_KEPT: usize = 32;
