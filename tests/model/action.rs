@@ -34,6 +34,8 @@ pub(crate) enum Action {
     /// A request arrives with a token: it passes, or asks for its mark.
     Pass(usize, u64),
     Claim(usize, u64),
+    /// The next of a request's writes.
+    Write(usize),
     /// What was cut takes effect all the same.
     Effect(usize),
     /// It takes effect, and its response ends.
@@ -158,6 +160,9 @@ impl Protocol {
 
     fn chances_of_flight(&self, world: &World, index: usize, flight: &Flight, actions: &mut Vec<Action>) {
         let running = is_running(world, flight.gateway);
+        if running && flight.goes_on() {
+            actions.push(Action::Write(index));
+        }
         if flight.is_cut() {
             if flight.may_take_effect(world.now()) {
                 actions.push(Action::Effect(index));
@@ -165,7 +170,7 @@ impl Protocol {
             return;
         }
         // What was not cut takes effect together with the end of its response: until then it is under way anyway.
-        if running {
+        if running && flight.is_whole() {
             actions.push(Action::Complete(index));
         }
         if running && flight.token < world.gateways[flight.gateway].gate.token() {
@@ -208,6 +213,7 @@ impl Protocol {
             Action::RunLate(call) => self.run_late(world, call),
             Action::Pass(gateway, token) => self.pass(world, gateway, token),
             Action::Claim(gateway, token) => self.claim(world, gateway, token),
+            Action::Write(flight) => self.write(world, flight),
             Action::Effect(flight) => self.take_effect(world, flight),
             Action::Complete(flight) => self.complete(world, flight),
             Action::Cut(flight) => self.cut(world, flight),

@@ -30,6 +30,7 @@ pub(crate) enum Control {
     OlderEraOpen,
     EraWithoutTombstone,
     GapsIgnored,
+    NoCheckBetweenChunks,
 }
 
 impl Control {
@@ -59,6 +60,7 @@ impl Control {
         ("older-era-open", Self::OlderEraOpen),
         ("era-without-tombstone", Self::EraWithoutTombstone),
         ("gaps-in-seq-ignored", Self::GapsIgnored),
+        ("no-check-between-chunks", Self::NoCheckBetweenChunks),
     ];
 
     /// Where it shows soon: a part of a setting that is explored with all rules kept.
@@ -85,17 +87,18 @@ impl Control {
             Self::DrainingOwnRaiseOnly => ("three-tokens", &[]),
             Self::GapsIgnored | Self::JoinWithoutSeq => ("joiner-misses", &[]),
             Self::WatermarkByAnyEvent => ("miss", ALOFT),
+            Self::NoCheckBetweenChunks => ("stopped-upload", &[]),
             Self::OlderEraOpen => ("restore", &[("halves", 1)]),
             Self::EraWithoutTombstone => {
                 ("restore", &[("aloft", 1), ("requests", 1), ("tokens", 1), ("crash", 0)])
             }
         };
         let setting = named(name).expect("controls name settings that there are");
-        Setting { prelude: self.prelude(), ..setting.with_all(part) }
+        Setting { prelude: self.prelude(setting.prelude), ..setting.with_all(part) }
     }
 
     /// What happens first, where the broken rule would else take long to show.
-    fn prelude(self) -> &'static [Action] {
+    fn prelude(self, usual: &'static [Action]) -> &'static [Action] {
         match self {
             Self::ValidityFromKeepAlive | Self::FenceWithoutCutting | Self::LeaveWithRequestsInFlight => {
                 &[Action::Harm(Fault::Lag, 1), RAISE]
@@ -111,7 +114,7 @@ impl Control {
             | Self::ClientRetriesOn
             | Self::DefaultLinger
             | Self::IncarnationReuse => &[RAISE],
-            _ => &[],
+            _ => usual,
         }
     }
 }

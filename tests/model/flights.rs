@@ -16,6 +16,8 @@ pub(crate) struct Flight {
     pub(crate) token: u64,
     /// The gateway counts it as under way.
     pub(crate) guard: bool,
+    /// Writes that are still to come until the upstream has the whole request.
+    left: u8,
     /// It has taken effect.
     pub(crate) effect: bool,
     /// It was cut, or its gateway was lost: it takes effect until then or never.
@@ -38,6 +40,16 @@ impl Flight {
 
     pub(crate) fn is_cut(&self) -> bool {
         self.bound.is_some()
+    }
+
+    /// The upstream has all of it, and may answer.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The gateway has more of it to write, and has not given it up.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.left > 0 && self.guard && self.over_at.is_none()
     }
 
     pub(crate) fn is_over_at(&self, now: Time) -> bool {
@@ -78,11 +90,29 @@ impl Protocol {
             incarnation: me,
             token,
             guard: !unguarded,
+            left: self.setting.writes - 1,
             effect: false,
             bound: None,
             over_at: None,
             resent: false,
         });
+    }
+
+    /// What comes next of a request's body. The incarnation that admitted it has to be valid still, or it is cut: others
+    /// may have waited for the end of its validity, and count on nothing being written after it.
+    pub(crate) fn write(&self, world: &mut World, index: usize) {
+        let (now, Flight { gateway, incarnation, .. }) = (world.now(), world.flights[index]);
+        let session = world.gateways[gateway].session();
+        let holds = session.is_some_and(|session| session.me == incarnation && now < session.valid);
+        if !holds && self.control != Some(Control::NoCheckBetweenChunks) {
+            return self.cut(world, index);
+        }
+        let flight = &mut world.flights[index];
+        flight.left -= 1;
+        if flight.is_cut() {
+            // The upstream has waited for it, however long it took.
+            flight.bound = Some(latest_effect(self.control, now));
+        }
     }
 
     pub(crate) fn take_effect(&self, world: &mut World, index: usize) {

@@ -120,6 +120,8 @@ pub(crate) struct Setting {
     pub(crate) up: usize,
     /// It begins with a request of the first token under way at the last of them.
     pub(crate) aloft: bool,
+    /// In how many writes a request goes to the upstream: its head, and what of its body comes after it.
+    pub(crate) writes: u8,
     /// What happens first.
     pub(crate) prelude: &'static [Action],
     /// How many of them are asked to raise a mark.
@@ -152,6 +154,7 @@ impl Setting {
         match what {
             "gateways" => self.gateways = number.into(),
             "aloft" => self.aloft = number > 0,
+            "writes" => self.writes = number,
             "up" => self.up = number.into(),
             "claims" => self.claims = number.into(),
             "tokens" => self.tokens = number.into(),
@@ -174,6 +177,7 @@ const PLAIN: Setting = Setting {
     gateways: 2,
     up: 2,
     aloft: false,
+    writes: 1,
     prelude: &[],
     claims: 2,
     tokens: 2,
@@ -191,6 +195,9 @@ const LOSS: Setting = Setting { claims: 1, halves: 5, sights: AFTER_LOSS, ..PLAI
 
 /// The same with the first request under way from the beginning.
 const ALOFT: Setting = Setting { aloft: true, ..LOSS };
+
+/// Its gateway stands still in the middle of it, and the other one is asked for the next mark.
+const STOPPED: &[Action] = &[Action::Harm(Fault::Stop, 1), Action::Claim(0, 2)];
 
 const AFTER_CRASH: &[Sight] = &[Sight::TopSealed, Sight::SealedAfterCrash, Sight::SealedAfterEviction];
 const AFTER_REJOIN: &[Sight] = &[Sight::TopSealed, Sight::SealedAfterCrash, Sight::SealedAfterRejoin];
@@ -231,9 +238,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting { name: "miss", halves: 2, limits: Limits { requests: 1, ..MISS }, ..PLAIN },
     Setting { name: "stop-brief", limits: Limits { requests: 0, ..STOP }, ..ALOFT },
     Setting { name: "lag-brief", limits: Limits { requests: 0, ..LAG }, ..ALOFT },
+    Setting { name: "upload", writes: 2, claims: 1, halves: 3, ..PLAIN },
+    Setting { name: "stopped-upload", writes: 2, prelude: STOPPED, limits: STOP, ..ALOFT },
     Setting { name: "joiner-misses", up: 1, limits: MISS, size: Size::Minutes, ..PLAIN },
     Setting { name: "ambiguous", claims: 1, halves: 2, limits: AMBIGUOUS, size: Size::Minutes, ..PLAIN },
     Setting { name: "stop", limits: STOP, size: Size::Hour, ..ALOFT },
+    Setting { name: "slow-upload", writes: 2, limits: STOP, size: Size::Hour, ..ALOFT },
     Setting { name: "lag", limits: LAG, size: Size::Hour, ..ALOFT },
     Setting { name: "rejoin", joins: 2, limits: CRASH, sights: AFTER_REJOIN, size: Size::Hour, ..ALOFT },
     Setting { name: "restore", claims: 1, joins: 2, halves: 2, limits: RESTORE, size: Size::Hour, ..PLAIN },

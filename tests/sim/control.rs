@@ -50,6 +50,7 @@ controls! {
     LeaveInFlight = "leave-with-requests-in-flight",
     OlderEraOpen = "older-era-open",
     EraWithoutTombstone = "era-without-tombstone",
+    NoCheckBetweenChunks = "no-check-between-chunks",
     // From here on the simulation's own.
     WildClocks = "clocks-beyond-the-assumed-error",
     PauseBeforeWrite = "pause-before-the-write",
@@ -88,6 +89,7 @@ impl Control {
             Self::WatermarkByAnyEvent | Self::GapIgnored | Self::JoinWithoutSeq => Focus::Watches,
             Self::LoadBeforeRegister | Self::LeaveInFlight => Focus::Restarts,
             Self::ValidityFromAnswer => Focus::Answers,
+            Self::NoCheckBetweenChunks => Focus::Uploads,
             Self::TombstoneFromSending => Focus::Network,
             Self::RenewedByLateCopies => Focus::Joins,
             Self::BlockedAtTheCut => Focus::Operators,

@@ -4,6 +4,8 @@
 //! that crashed or passed its validity, takes effect within D after that, or not at all: that is assumed of it.
 //! What must stay true: the judge hears of every forward, effect and certain end at its true time.
 
+mod upload;
+
 use std::time::Duration;
 
 use highgate::ledger::{Denied, Permit, Shut};
@@ -25,6 +27,8 @@ pub(crate) struct Flight {
     /// Gone when the host is done with it.
     permit: Option<Permit>,
     phase: Phase,
+    /// Writes that are still to come until the upstream has the whole request.
+    left: u64,
     lock_delay: Duration,
     swept: bool,
     /// Which of the planned effects counts.
@@ -162,14 +166,14 @@ impl World {
         let record = session.replica.record(&name);
         let (incarnation, passes) =
             (session.me, session.replica.passes(&record) && record.token == token.get());
-        let (process, lock_delay, left) =
+        let (process, lock_delay, lasts) =
             (process.number, process.lock_delay, process.until.map_or(Duration::ZERO, |until| until - shown));
         if !passes && !self.is(Control::OlderEraOpen) {
             self.suspect("I2", || {
                 format!("{} admits {token} for {name}, whose mark is {record:?}", letter(host))
             });
         }
-        let flight = self.number();
+        let (flight, left) = (self.number(), self.writes_to_come());
         self.flights.insert(
             flight,
             Flight {
@@ -180,6 +184,7 @@ impl World {
                 token,
                 permit,
                 phase: Phase::Admitted,
+                left,
                 lock_delay,
                 swept: false,
                 draw: 0,
@@ -189,17 +194,17 @@ impl World {
         );
         self.tally.admitted += 1;
         let late = checked_only || self.is(Control::PauseBeforeWrite);
-        let delay = self.until_written(left, late);
+        let delay = self.until_written(lasts, late);
         self.set_after(delay, Event::Write { flight });
         false
     }
 
     /// Mostly at once; now and then as late as the validity allows.
-    fn until_written(&mut self, left: Duration, late: bool) -> Nanos {
-        let left = super::clock::nanos(left);
+    fn until_written(&mut self, lasts: Duration, late: bool) -> Nanos {
+        let lasts = super::clock::nanos(lasts);
         match self.dice.below(20) {
-            0 => self.dice.below(left),
-            1..=9 if late => self.dice.below(left),
+            0 => self.dice.below(lasts),
+            1..=9 if late => self.dice.below(lasts),
             _ => self.dice.below(MILLI),
         }
     }
@@ -223,7 +228,7 @@ impl World {
         }
     }
 
-    /// From here on it is the upstream's.
+    /// From here on the upstream knows of it.
     fn forward(&mut self, id: u64) {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         flight.phase = Phase::Forwarded;
@@ -235,6 +240,11 @@ impl World {
         });
         self.tally.forwarded += 1;
         self.judge_forward(id, resource, token);
+        self.go_on(id);
+    }
+
+    /// The upstream has the whole request.
+    fn serve(&mut self, id: u64) {
         let service = self.dice.around(self.plan.service);
         let effect = if self.dice.chance(400) { service } else { self.dice.below(service + 1) };
         self.set_after(effect, Event::Effect { flight: id, draw: 0 });
@@ -342,6 +352,7 @@ impl World {
                 token,
                 permit: None,
                 phase: Phase::Admitted,
+                left: 0,
                 lock_delay,
                 swept: true,
                 draw: 0,

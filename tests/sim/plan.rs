@@ -17,6 +17,8 @@ pub(crate) enum Focus {
     Restarts,
     /// Pauses and partitions, so that validities end and members are evicted.
     Lapses,
+    /// Pauses while most requests are in the middle of an upload.
+    Uploads,
     Watches,
     Network,
     /// Answers that are very late, and then nothing at all.
@@ -95,6 +97,9 @@ pub(crate) struct Plan {
     /// How long the upstream takes, typically.
     pub(crate) service: Nanos,
     pub(crate) hold: Nanos,
+    /// How many of a thousand requests are written in several parts, and how long it typically takes to the next.
+    pub(crate) uploads: u64,
+    pub(crate) upload_pause: Nanos,
     /// Per resource: whether elections issue its tokens, and whether unknown outcomes block it.
     pub(crate) issued: Vec<bool>,
     pub(crate) blocks: Vec<bool>,
@@ -119,6 +124,7 @@ impl Plan {
             Focus::Restarts,
             Focus::Lapses,
             Focus::Lapses,
+            Focus::Uploads,
             Focus::Watches,
             Focus::Network,
             Focus::Answers,
@@ -135,7 +141,7 @@ impl Plan {
         // What electors do takes time from what a run with a certain kind of trouble is about.
         let elected = match focus {
             Focus::Joins => 0,
-            Focus::Restarts | Focus::Operators | Focus::Answers => 200,
+            Focus::Restarts | Focus::Operators | Focus::Answers | Focus::Uploads => 200,
             _ => 500,
         };
         let faults = faults(focus, dice);
@@ -157,6 +163,11 @@ impl Plan {
             zombie: dice.between(50, 500),
             service: dice.pick(&[5 * MILLI, 30 * MILLI, validity / 8, validity / 2, validity, 3 * validity]),
             hold: dice.pick(&[validity / 4, validity, 2 * validity]),
+            uploads: if focus == Focus::Uploads { 900 } else { dice.pick(&[0, 200, 500]) },
+            upload_pause: match focus {
+                Focus::Uploads => dice.pick(&[validity / 2, 2 * validity]),
+                _ => dice.pick(&[5 * MILLI, validity / 8, validity / 2]),
+            },
             issued: (0..resources).map(|_| dice.chance(elected)).collect(),
             // After a restore nobody knows of a lock-delay that is longer than that of who begins the era, nor that
             // outcomes were left to an operator.
@@ -193,7 +204,7 @@ fn timing(focus: Focus, dice: &mut Dice) -> Timing {
     });
     let short = Duration::from_millis(100);
     let lock_delay = match focus {
-        Focus::Answers => dice.pick(&[Duration::ZERO, Duration::ZERO, short]),
+        Focus::Answers | Focus::Uploads => dice.pick(&[Duration::ZERO, Duration::ZERO, short]),
         Focus::Joins | Focus::Operators => dice.pick(&[validity, 2 * validity]),
         _ => dice.pick(&[Duration::ZERO, short, validity / 3, validity / 2, validity, 2 * validity]),
     };
@@ -234,6 +245,7 @@ fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
         Focus::Any => &[],
         Focus::Restarts => &[Crash, Crash, Crash, Stop, Stop, DeleteByHand],
         Focus::Lapses => &[Pause, Pause, Stall, Stall, Unplug, Unplug, Unplug, PauseEtcd],
+        Focus::Uploads => &[Pause, Pause, Pause, Pause],
         Focus::Watches => &[Deafen, Deafen, Deafen, Compact, Stall],
         Focus::Network => &[Unplug, PauseEtcd, Unplug],
         Focus::Answers => &[Unplug, Unplug, Unplug, Unplug],

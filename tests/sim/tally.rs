@@ -34,6 +34,8 @@ tally! {
     stale: "stale requests refused",
     admitted: "requests admitted",
     not_sent: "requests admitted and not sent",
+    chunks: "writes of requests that had begun",
+    cut_uploads: "requests cut because their incarnation was over before their last write",
     unknown: "upstream connections broken",
     swept: "requests cut at the drain time-out",
     raises: "marks raised",

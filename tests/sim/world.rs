@@ -98,6 +98,10 @@ pub(crate) enum Event {
     Write {
         flight: u64,
     },
+    /// The next of its writes.
+    Chunk {
+        flight: u64,
+    },
     Effect {
         flight: u64,
         draw: u32,
@@ -411,6 +415,7 @@ impl World {
             Event::Arrive { host, resource, token } => self.arrive(host, resource, token),
             Event::LookAgain { host, process } => self.look_again(host, process),
             Event::Write { flight } => self.write(flight),
+            Event::Chunk { flight } => self.write_on(flight),
             Event::Effect { flight, draw } => self.take_effect(flight, draw),
             Event::Respond { flight } => self.respond(flight),
             Event::Break { flight } => self.break_off(flight),
@@ -462,6 +467,7 @@ impl World {
             | Event::Arrive { host, .. }
             | Event::LookAgain { host, .. } => Some(*host),
             Event::Write { flight }
+            | Event::Chunk { flight }
             | Event::Head { flight }
             | Event::HangUp { flight }
             | Event::Complete { flight }
