@@ -24,11 +24,18 @@ pub enum ConnectError {
 }
 
 /// The backend that a URL names. Nothing is sent yet, so a backend that is down is found out by the first campaign.
+/// A gateway that wants a secret gets the one in the environment ([`secrets`](crate::secrets)).
 pub fn connect(url: &str) -> Result<Arc<dyn Backend>, ConnectError> {
+    connect_with_secret(url, crate::secrets::from_env().as_deref())
+}
+
+/// Like [`connect`], with the secret for a gateway's elections from elsewhere than the environment, or without one. Other
+/// backends have theirs in the URL.
+pub fn connect_with_secret(url: &str, secret: Option<&str>) -> Result<Arc<dyn Backend>, ConnectError> {
     let (scheme, _) = url.split_once("://").ok_or_else(|| ConnectError::NoUrl { url: shown(url) })?;
     match scheme {
         #[cfg(feature = "highgate")]
-        "highgate" => Ok(Arc::new(crate::backend::highgate::Highgate::connect(url)?)),
+        "highgate" => Ok(Arc::new(crate::backend::highgate::Highgate::connect(url, secret)?)),
         #[cfg(feature = "etcd")]
         "etcd" => {
             Ok(Arc::new(crate::backend::etcd::EtcdBackend::connect(url).map_err(|error| bad(url, error))?))

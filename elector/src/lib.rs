@@ -47,6 +47,7 @@ mod heartbeat;
 mod leadership;
 pub mod metrics;
 pub mod once;
+pub mod secrets;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -55,7 +56,7 @@ pub mod token;
 
 pub use backend::Backend;
 pub use clock::{Alarm, Moment};
-pub use connect::{ConnectError, connect};
+pub use connect::{ConnectError, connect, connect_with_secret};
 pub use elector::{BuildError, Builder, CampaignError, Elector, Waiting};
 pub use heartbeat::Heart;
 pub use leadership::{Leadership, Lost, TokenSource, validity};

@@ -44,6 +44,7 @@ macro_rules! suite {
             handover::tokens_grow_over_two_hundred_handovers_with_crashes,
             handover::candidates_lead_in_the_order_in_which_they_came,
             handover::resigning_hands_over_at_once,
+            handover::whoever_knows_the_grant_can_resign,
             handover::a_withdrawn_candidate_is_not_in_the_way,
             loss::loss_is_noticed_before_anybody_else_leads,
             loss::a_leader_survives_a_restart_of_the_backend,

@@ -18,21 +18,24 @@ mod guard;
 mod guardian;
 mod keeper;
 mod launch;
+mod lease;
 mod link;
 mod once;
 mod order;
 mod plan;
 mod schedule;
+mod secrets;
 mod terms;
 mod token_file;
 mod work;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use highgate_elector::{BuildError, Elector, Leadership, Resource, connect};
+use highgate_elector::{BuildError, Elector, Leadership, Resource};
 use tokio::time::timeout;
 
 use super::client::{EXIT_FAILED, EXIT_UNAVAILABLE};
@@ -40,6 +43,7 @@ use asks::Asks;
 use campaign::Outcome;
 use once::Begun;
 use plan::Why;
+use secrets::Access;
 use terms::Terms;
 use work::{Ended, Work};
 
@@ -55,6 +59,9 @@ pub(crate) struct RunArgs {
     /// Where elections are held
     #[arg(long, env = "HIGHGATE_BACKEND", value_name = "URL", default_value = "highgate://127.0.0.1:9901")]
     backend: String,
+    /// File with the secret for the gateway's elections [default: HIGHGATE_ELECTIONS_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// How long leadership outlives its last renewal: how soon others take over after a crash
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = terms::ttl)]
     ttl: Duration,
@@ -101,14 +108,18 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         Ok(terms) => terms,
         Err(error) => return Ok(refuse(EXIT_USAGE, &error.to_string())),
     };
-    let backend = match connect(&args.backend) {
+    let access = match Access::new(&args.backend, args.token_file.as_deref()) {
+        Ok(access) => access,
+        Err(error) => return Ok(refuse(EXIT_USAGE, &error.to_string())),
+    };
+    let backend = match access.connect() {
         Ok(backend) => backend,
         Err(error) => return Ok(refuse(EXIT_USAGE, &error.to_string())),
     };
     let mut asks = Asks::listen()?;
     let builder = Elector::builder(backend, args.resource.clone()).ttl(terms.ttl).heartbeat(terms.heartbeat);
     match campaign::campaign(builder, &args.resource, &mut asks).await {
-        Outcome::Leads(leadership) => lead(&args, *leadership, &mut asks).await,
+        Outcome::Leads(leadership) => lead(&args, &access, *leadership, &mut asks).await,
         Outcome::Asked(signal) => {
             let code = u8::try_from(128 + signal.as_raw()).unwrap_or(EXIT_FAILED);
             Ok(refuse(code, "ended while it was waiting"))
@@ -123,7 +134,12 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn lead(args: &RunArgs, leadership: Leadership, asks: &mut Asks) -> anyhow::Result<ExitCode> {
+async fn lead(
+    args: &RunArgs,
+    access: &Access,
+    leadership: Leadership,
+    asks: &mut Asks,
+) -> anyhow::Result<ExitCode> {
     say(&format!("leading {} with token {}", leadership.resource(), leadership.token()));
     // What was granted may be shorter than what was asked for.
     let terms = match Terms::new(leadership.grant().ttl, args.grace) {
@@ -133,7 +149,7 @@ async fn lead(args: &RunArgs, leadership: Leadership, asks: &mut Asks) -> anyhow
             return Ok(refuse(EXIT_USAGE, &error.to_string()));
         }
     };
-    let work = Work { command: &args.command, terms, max_time: args.max_time };
+    let work = Work { command: &args.command, access, terms, max_time: args.max_time };
     match perform(&work, args.once.as_deref(), &leadership, asks).await {
         Ok(Done { code, is_dead: true }) => {
             resign(leadership).await;

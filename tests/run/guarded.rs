@@ -96,6 +96,27 @@ fn a_run_that_is_killed_takes_its_command_along() {
 }
 
 #[test]
+fn the_guardian_resigns_for_a_run_that_was_killed_once_its_command_is_dead() {
+    let gateway = Gateway::with_secret("open-sesame");
+    let secret = ("HIGHGATE_ELECTIONS_TOKEN", "open-sesame");
+    let args = ["--resource", "r", "--ttl", "60s", "--grace", "700ms"];
+    let script = format!("trap '' TERM; {}", beating("beats"));
+    let mut first = gateway.run("first", &args).env(secret.0, secret.1).sh(&script);
+    eventually("beats", || !gateway.read("beats").is_empty());
+    let mut second = gateway.run("second", &args).env(secret.0, secret.1).sh("date +%s%N");
+    second.says("waiting: ");
+    first.signal(Signal::KILL);
+    let killed = Instant::now();
+    first.ends();
+    assert_eq!(second.code(), 0);
+    println!("from the kill of run to the end of the next command: {:?}", killed.elapsed());
+    assert!(killed.elapsed() >= Duration::from_millis(700), "the command had its grace");
+    let last_beat = times(&gateway.read("beats")).into_iter().max().unwrap();
+    assert!(last_beat < times(&gateway.read("second.out"))[0], "two commands ran at once");
+    first.says("its guardian has ended the command and resigned");
+}
+
+#[test]
 fn a_run_and_its_group_that_are_stopped_do_not_stop_the_guardian() {
     let gateway = Gateway::start();
     let run = gateway.run("a", &TTL).in_own_group().sh(&beating("beats"));

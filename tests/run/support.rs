@@ -20,6 +20,8 @@ pub(crate) struct Gateway {
     process: Child,
     pub(crate) data: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// Where jobs campaign.
+    pub(crate) elections: SocketAddr,
     pub(crate) folder: TempDir,
 }
 
@@ -41,29 +43,56 @@ pub(crate) struct Run {
 impl Gateway {
     pub(crate) fn start() -> Self {
         let folder = TempDir::new().unwrap();
-        let mut process = Command::new(PROGRAM)
+        let mut serve = Command::new(PROGRAM);
+        serve
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--tokens", "issued"])
             .args(["--upstream", &format!("http://{}", yes_sayer()), "--data-dir"])
-            .arg(folder.path().join("data"))
+            .arg(folder.path().join("data"));
+        Self::serve(serve, folder)
+    }
+
+    /// One whose elections want this secret.
+    pub(crate) fn with_secret(secret: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("secret"), format!("{secret}\n")).unwrap();
+        let config = format!(
+            "[listen]\naddress = \"127.0.0.1:0\"\n[store]\npath = {:?}\n\
+             [admin]\naddress = \"127.0.0.1:0\"\n\
+             [elections]\naddress = \"127.0.0.1:0\"\nauth = {{ bearer_file = {:?} }}\n\
+             [[routes]]\nname = \"all\"\nmatch = {{ path = \"/\" }}\nupstream = \"http://{}\"\n",
+            path("data"),
+            path("secret"),
+            yes_sayer()
+        );
+        fs::write(path("highgate.toml"), config).unwrap();
+        let mut serve = Command::new(PROGRAM);
+        serve.args(["serve", "--config"]).arg(path("highgate.toml"));
+        Self::serve(serve, folder)
+    }
+
+    fn serve(mut command: Command, folder: TempDir) -> Self {
+        let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(folder.path().join("gateway.log")).unwrap())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut address = || {
-            let line = lines.next().unwrap().unwrap();
-            line.split("http://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
-        };
-        let (data, admin) = (address(), address());
+        let address =
+            |line: &str| line.split("http://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let mut line = || lines.next().unwrap().unwrap();
+        let (data, admin, third) = (address(&line()), address(&line()), line());
+        // Without a port of their own the jobs use the admin port.
+        let elections = if third.starts_with("highgate elections") { address(&third) } else { admin };
         // It greets with more lines than these; nobody reads them, and a pipe has room.
         thread::spawn(move || lines.for_each(drop));
-        Self { process, data, admin, folder }
+        Self { process, data, admin, elections, folder }
     }
 
     /// A run on this gateway's elections; its name is that of its log.
     pub(crate) fn run(&self, name: &str, args: &[&str]) -> Builder {
-        run_on(&format!("highgate://{}", self.admin), self.folder.path(), name, args)
+        run_on(&format!("highgate://{}", self.elections), self.folder.path(), name, args)
     }
 
     /// The status of a write with this token.
@@ -114,6 +143,12 @@ impl Builder {
     /// Starts it with a shell script for a command, in the folder.
     pub(crate) fn sh(self, script: &str) -> Run {
         self.command(&["sh", "-c", script])
+    }
+
+    /// With a variable of the environment that `run` finds.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
     }
 
     /// As a shell with job control would.

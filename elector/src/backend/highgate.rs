@@ -40,12 +40,12 @@ pub struct Highgate {
 }
 
 impl Highgate {
-    /// Takes a `highgate://host:port` URL; the jobs' secret, if the gateway wants one, is in the environment as
-    /// `HIGHGATE_ELECTIONS_TOKEN`. Nothing is sent yet.
-    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+    /// Takes a `highgate://host:port` URL, and the secret for its elections if the gateway wants one. Nothing is sent
+    /// yet.
+    pub fn connect(url: &str, secret: Option<&str>) -> Result<Self, ConnectError> {
         let bad = |detail| ConnectError::BadUrl { url: shown(url), detail };
         let address = url.strip_prefix("highgate://").unwrap_or(url);
-        Ok(Self { wire: Arc::new(Wire::from_env(address).map_err(bad)?) })
+        Ok(Self { wire: Arc::new(Wire::new(address, secret).map_err(bad)?) })
     }
 
     async fn contend(&self, candidacy: &Candidacy) -> Result<Grant, BackendError> {

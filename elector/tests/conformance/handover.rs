@@ -95,3 +95,15 @@ pub(crate) async fn a_withdrawn_candidate_is_not_in_the_way<F: Fixture>(fixture:
     let next = within(PATIENCE, "the next leader", elector.campaign()).await.unwrap();
     assert!(next.is_valid());
 }
+
+/// As a guardian does for a process that was killed.
+pub(crate) async fn whoever_knows_the_grant_can_resign<F: Fixture>(fixture: F) {
+    let elector = settings(connect(&fixture.url()).unwrap()).ttl(Duration::from_secs(60)).build().unwrap();
+    let first = elector.campaign().await.unwrap();
+    let stranger = connect(&fixture.url()).unwrap();
+    stranger.resign(first.grant()).await.unwrap();
+    let second = within(PATIENCE, "the next leads", fixture.party().elector.campaign()).await.unwrap();
+    assert!(second.token() > first.token());
+    stranger.resign(first.grant()).await.unwrap();
+    assert!(second.is_valid(), "the word of an old grant takes nothing from a new one");
+}

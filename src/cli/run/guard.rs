@@ -2,10 +2,10 @@
 //!
 //! It is this program again, started before the command, in a session of its own: what stops or ends `run`'s
 //! group does not reach it. `run` tells it each new deadline; silence is enough to make it act. The end of the
-//! socket means that `run` is dead: then the command ends at once, and the lease is left to expire.
+//! socket means that `run` is dead: then the command ends at once, and the guardian resigns in `run`'s place.
 //!
 //! What must stay true: it never waits for anything but the clock and `run`. It writes nothing that could block
-//! before the command is dead.
+//! before the command is dead, and resigns only when nothing of the command is left.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, getpid, setsid};
 
 use super::family::{Family, KEEPER_TIME, LOOK_EVERY, collect};
 use super::guardian::{THIS_PROGRAM, deaf};
+use super::lease::Lease;
 use super::link::Link;
 use super::order::{Order, Said};
 use super::schedule::{Due, Schedule};
@@ -68,13 +69,29 @@ pub(super) async fn run(args: WatchArgs) -> anyhow::Result<ExitCode> {
     setsid()?;
     let mut guard = Guard::new(args)?;
     guard.tell(Said::Ready);
+    // Whoever says nothing is gone, and nothing has begun.
+    let Some(lease) = guard.link.hear::<Lease>().await else { return Ok(ExitCode::SUCCESS) };
     if guard.watch().await? {
         return Ok(ExitCode::SUCCESS);
     }
-    guard.finish().await?;
+    let is_dead = guard.finish().await?;
     token_file::remove(&guard.args.folder);
-    say("`highgate run` was killed; its guardian has ended the command, and the lease runs out by itself");
+    say(&outcome(is_dead, &lease).await);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Resigns if nothing of the command is left, and says how it went.
+async fn outcome(is_dead: bool, lease: &Lease) -> String {
+    let killed = "`highgate run` was killed";
+    if !is_dead {
+        return format!("{killed}; the command is not known to be dead; the lease is left to expire");
+    }
+    match lease.resign().await {
+        Ok(()) => format!("{killed}; its guardian has ended the command and resigned"),
+        Err(error) => {
+            format!("{killed}; its guardian has ended the command; the lease runs out by itself: {error}")
+        }
+    }
 }
 
 impl Guard {
@@ -167,18 +184,21 @@ impl Guard {
         let _ = self.family.kill();
     }
 
-    /// Ends the command without `run`: SIGTERM, the grace up to the deadline, SIGKILL.
-    async fn finish(&mut self) -> io::Result<()> {
+    /// Ends the command without `run`: SIGTERM, the grace up to the deadline, SIGKILL. False if it would not die.
+    async fn finish(&mut self) -> io::Result<bool> {
         if !self.schedule.is_ending() {
             let _ = self.family.signal(Signal::TERM);
             self.schedule.end(Moment::now());
         }
         let give_up = Moment::now().max(self.schedule.kill_at()) + VANISHING;
-        while !collect(|_, _| ()) && Moment::now() < give_up {
+        while !collect(|_, _| ()) {
+            if Moment::now() >= give_up {
+                return Ok(false);
+            }
             self.act();
             self.timer.until(Some(Moment::now() + LOOK_EVERY)).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// `run` may be gone.

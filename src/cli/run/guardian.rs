@@ -14,8 +14,10 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::family::{Family, Process};
+use super::lease::Lease;
 use super::link::{Gate, Link};
 use super::order::{Order, Said};
+use super::secrets::scrub;
 use highgate_elector::{Moment, Resource, Token};
 
 /// This program, whatever has been installed in its place since it was started.
@@ -26,6 +28,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// What the guardian has to know from the start.
 pub(super) struct Post<'a> {
     pub(super) command: &'a [OsString],
+    pub(super) lease: &'a Lease,
     pub(super) deadline: Moment,
     pub(super) grace: Duration,
     pub(super) folder: &'a Path,
@@ -46,7 +49,7 @@ impl Guardian {
     pub(super) async fn start(post: &Post<'_>, family: &mut Family) -> anyhow::Result<Option<Self>> {
         let gate = Gate::open().context("there is no gate for the guardian")?;
         let mut process = post.guardian(gate.name()).spawn().context("the guardian did not start")?;
-        let started = timeout(STARTING, meet(&gate, Pid::from_child(&process), family)).await;
+        let started = timeout(STARTING, meet(&gate, Pid::from_child(&process), post.lease, family)).await;
         let met = match started {
             Ok(Ok(met)) => met,
             failed => {
@@ -78,10 +81,16 @@ impl Guardian {
 }
 
 /// Waits for the guardian and, by its hand, for the keeper.
-async fn meet(gate: &Gate, guardian: Pid, family: &mut Family) -> anyhow::Result<Option<(Link, Link)>> {
+async fn meet(
+    gate: &Gate,
+    guardian: Pid,
+    lease: &Lease,
+    family: &mut Family,
+) -> anyhow::Result<Option<(Link, Link)>> {
     let (mut link, _) = gate.admit(|pid| pid == guardian).await?;
     family.spare(guardian);
     anyhow::ensure!(link.hear().await == Some(Said::Ready), "the guardian did not start");
+    link.tell(lease)?;
     link.tell(&Order::Keep)?;
     let is_keeper = |pid| Process::read(pid).is_some_and(|process| process.parent == guardian);
     tokio::select! {
@@ -98,9 +107,10 @@ async fn meet(gate: &Gate, guardian: Pid, family: &mut Family) -> anyhow::Result
 }
 
 impl Post<'_> {
-    /// Stdin, stdout, stderr and the environment are those that the command gets.
+    /// Stdin, stdout, stderr and the environment are those that the command gets: without secrets.
     fn guardian(&self, gate: &str) -> Command {
         let mut command = Command::new(THIS_PROGRAM);
+        scrub(&mut command);
         command
             .args(["guard", "watch", "--gate", gate])
             .args(["--grace-nanos", &self.grace.as_nanos().to_string()])

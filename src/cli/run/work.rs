@@ -13,10 +13,12 @@ use rustix::process::Signal;
 use super::asks::Asks;
 use super::family::{Family, KEEPER_TIME, LOOK_EVERY};
 use super::guardian::{Guardian, Post};
+use super::lease::Lease;
 use super::order::{Kept, Order, Said, Start};
 use super::plan::{Event, Plan, Why};
 use super::say;
 use super::schedule::Schedule;
+use super::secrets::Access;
 use super::terms::Terms;
 use super::token_file::TokenFile;
 use highgate_elector::{Alarm, Moment};
@@ -36,6 +38,7 @@ pub(super) struct Ended {
 /// What is to be run, and for how long.
 pub(super) struct Work<'a> {
     pub(super) command: &'a [OsString],
+    pub(super) access: &'a Access,
     pub(super) terms: Terms,
     pub(super) max_time: Option<Duration>,
 }
@@ -67,6 +70,7 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
     let mut family = Family::gather().context("cannot watch over the command's processes")?;
     let post = Post {
         command: work.command,
+        lease: &Lease::new(work.access, leadership.grant()),
         deadline,
         grace: work.terms.grace,
         folder: file.folder(),

@@ -22,8 +22,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::backend::BackendError;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// The jobs' secret, which is not the operators'.
-const BEARER_VARIABLE: &str = "HIGHGATE_ELECTIONS_TOKEN";
 /// An answer of the gateway is some hundred bytes.
 const LARGEST_ANSWER: usize = 64 * 1024;
 const MOST_KEPT: usize = 32;
@@ -45,20 +43,20 @@ pub(super) struct Answer {
 }
 
 impl Wire {
-    pub(super) fn from_env(address: &str) -> Result<Self, String> {
+    pub(super) fn new(address: &str, secret: Option<&str>) -> Result<Self, String> {
         let address = address.strip_suffix('/').unwrap_or(address);
         let authority: Authority = address.parse().map_err(|_| "it names no host and port".to_owned())?;
         if authority.port_u16().is_none() || authority.host().is_empty() || address.contains('@') {
             return Err("it has to be a host and a port, like highgate://127.0.0.1:9901".to_owned());
         }
-        let bearer = std::env::var(BEARER_VARIABLE).ok().filter(|token| !token.is_empty());
-        let header = |token: String| {
-            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| format!("{BEARER_VARIABLE} has characters that no header can carry"))?;
+        let header = |secret| {
+            let mut value = HeaderValue::try_from(format!("Bearer {secret}")).map_err(|_| {
+                "the secret for its elections has characters that no header can carry".to_owned()
+            })?;
             value.set_sensitive(true);
             Ok::<_, String>(value)
         };
-        Ok(Self { address: authority, bearer: bearer.map(header).transpose()?, kept: Mutex::default() })
+        Ok(Self { address: authority, bearer: secret.map(header).transpose()?, kept: Mutex::default() })
     }
 
     /// A request that may be sent twice: on a kept connection if there is one, on a new one if that is dead.
