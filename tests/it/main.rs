@@ -11,6 +11,7 @@ mod forward;
 mod framing;
 mod grammar;
 mod limits;
+mod noise;
 mod paths;
 mod reload;
 mod storm;
