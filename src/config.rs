@@ -3,7 +3,7 @@
 //! A [`Config`] is valid by construction: [`Config::load`] and [`Config::parse`] are the only ways to one, and
 //! they report every problem with its file, line, column, key and what is allowed. The file's shape is in
 //! `raw`, its meaning in `sections`, `store` and `routing`. Reloading parses again and replaces [`Routes`] as a
-//! whole; what else changed needs a restart, and [`Config::needs_restart`] says what.
+//! whole and what [`Log`] says; what else changed needs a restart, and [`Config::needs_restart`] says what.
 //! This module depends on no other of the gateway.
 
 mod elections;
@@ -197,7 +197,8 @@ impl Config {
         sections::build(raw, overrides, error::Report::new(text, Some(file)))
     }
 
-    /// The keys outside the routes that differ in `other`: a reload cannot bring these into force.
+    /// The keys that differ in `other` and that a reload cannot bring into force: all outside the routes and the
+    /// logs.
     pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
         let (listen, new) = (&self.listen, &other.listen);
         let ports = [
@@ -216,9 +217,6 @@ impl Config {
             [("elections.address", old.address != new.address), ("elections.auth", old.auth != new.auth)]
         });
         let rest = [
-            ("log.format", self.log.format != other.log.format),
-            ("log.access", self.log.access != other.log.access),
-            ("log.level", self.log.level != other.log.level),
             ("shutdown.unready_delay", self.shutdown.unready_delay != other.shutdown.unready_delay),
             ("shutdown.drain_limit", self.shutdown.drain_limit != other.shutdown.drain_limit),
             ("metrics.max_resources", self.metrics.max_resources != other.metrics.max_resources),

@@ -5,6 +5,7 @@
 //! by one. Publishing never blocks, a slow listener loses the oldest and is told how many, and without
 //! listeners nothing is even allocated.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,12 +27,19 @@ pub enum Notice {
     Fence(Event),
     /// Somebody leads, or does not any more.
     Election(elections::Event),
-    /// A deposed leader's request was refused.
+    /// A deposed leader's requests were refused: the first of them, or how many like it came after it within a
+    /// second.
     Stale {
         route: Arc<str>,
         resource: Resource,
         token: u64,
         mark: u64,
+        client: IpAddr,
+        count: u64,
+    },
+    /// Refusals of more kinds than are told apart in a second, stale ones or others.
+    MoreRefused {
+        count: u64,
     },
     /// A forward ended and nobody knows whether it took effect.
     Unknown {
@@ -116,6 +124,7 @@ impl Notice {
             | Self::Stale { resource, .. }
             | Self::Unknown { resource, .. } => Some(resource),
             Self::Fence(Event::Joined { .. } | Event::Left { .. } | Event::Evicted { .. })
+            | Self::MoreRefused { .. }
             | Self::Reloaded { .. }
             | Self::ReloadFailed { .. }
             | Self::Fenced { .. }
@@ -141,6 +150,7 @@ impl Notice {
             Self::Election(elections::Event::Elected { .. }) => "elected",
             Self::Election(elections::Event::Ended { .. }) => "ended",
             Self::Stale { .. } => "stale",
+            Self::MoreRefused { .. } => "more-refused",
             Self::Unknown { .. } => "unknown",
             Self::Reloaded { .. } => "reloaded",
             Self::ReloadFailed { .. } => "reload-failed",
@@ -175,6 +185,10 @@ struct Wire<'a> {
     mark: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     after_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,9 +229,15 @@ impl Notice {
             Self::Election(elections::Event::Ended { holder, token, why, .. }) => {
                 Wire { token: Some(token.get()), holder: Some(holder), why: Some(ended(*why)), ..about }
             }
-            Self::Stale { route, token, mark, .. } => {
-                Wire { route: Some(route), token: Some(*token), mark: Some(*mark), ..about }
-            }
+            Self::Stale { route, token, mark, client, count, .. } => Wire {
+                route: Some(route),
+                token: Some(*token),
+                mark: Some(*mark),
+                client: Some(*client),
+                count: Some(*count),
+                ..about
+            },
+            Self::MoreRefused { count } => Wire { count: Some(*count), ..about },
             Self::Unknown { route, token, why, .. } => {
                 Wire { route: Some(route), token: Some(*token), why: Some(why), ..about }
             }
@@ -293,10 +313,14 @@ mod tests {
     #[test]
     fn the_json_form_names_the_type_and_leaves_out_what_does_not_apply() {
         const AT: &str = r#""at":"1970-01-01T00:00:00.000Z""#;
-        let stale = Notice::Stale { route: "r".into(), resource: ledger(), token: 7, mark: 8 };
+        let client = [127, 0, 0, 1].into();
+        let stale =
+            Notice::Stale { route: "r".into(), resource: ledger(), token: 7, mark: 8, client, count: 3 };
         assert_eq!(
             json(stale),
-            format!(r#"{{"type":"stale",{AT},"route":"r","resource":"ledger","token":7,"mark":8}}"#)
+            format!(
+                r#"{{"type":"stale",{AT},"route":"r","resource":"ledger","token":7,"mark":8,"client":"127.0.0.1","count":3}}"#
+            )
         );
         let raised = Notice::Fence(Event::Raised { resource: ledger(), from: 7, to: 8 });
         assert_eq!(

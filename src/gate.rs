@@ -34,6 +34,7 @@ use forward::Forward;
 use forward::body::Upload;
 use forward::pool::Line;
 pub(crate) use forward::sockets::Sockets;
+pub(crate) use respond::Answers;
 use respond::{Answer, Body, Refusal, Refused, RespondLayer, Story};
 pub(crate) use worker::{Setup, Worker, run};
 

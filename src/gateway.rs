@@ -19,7 +19,7 @@ use crate::config::{self, Config, Routes, Shutdown};
 use crate::controls::{Rule, breaks};
 use crate::drain::Phase;
 use crate::events::{Bus, Notice};
-use crate::gate::{self, Setup, Sockets};
+use crate::gate::{self, Answers, Setup, Sockets};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::store::embedded::{self, OpenError};
@@ -27,6 +27,8 @@ use crate::store::etcd;
 use crate::store::overview::Overview;
 use crate::store::{Store, StoreFailed};
 
+/// How often refusals that are alike are told together.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// How often the end looks whether it has come.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -37,6 +39,7 @@ pub struct Gateway {
     elections_address: Option<SocketAddr>,
     inherited_delay: Option<Duration>,
     routes: Arc<ArcSwap<Routes>>,
+    answers: Arc<Answers>,
     store: Store,
     metrics: Arc<Metrics>,
     bus: Bus,
@@ -104,6 +107,7 @@ impl Gateway {
             elections_address,
             inherited_delay: opened.inherited_delay,
             routes: Arc::new(ArcSwap::from_pointee(routes)),
+            answers: Arc::new(Answers::new(log.access, bus.clone())),
             store: opened.store,
             metrics,
             bus,
@@ -128,7 +132,8 @@ impl Gateway {
                 admin::serve_elections(listener, admin, auth, shutdown)
             })?;
         }
-        gateway.start_workers(listeners, listen, log.access)?;
+        gateway.start_workers(listeners, listen)?;
+        gateway.start_reports()?;
         Ok(gateway)
     }
 
@@ -136,11 +141,10 @@ impl Gateway {
         &mut self,
         listeners: Vec<std::net::TcpListener>,
         listen: config::Listen,
-        access_log: config::AccessLog,
     ) -> Result<(), StartError> {
         let setup = Setup {
             listen,
-            access_log,
+            answers: self.answers.clone(),
             routes: self.routes.clone(),
             store: self.store.clone(),
             metrics: self.metrics.clone(),
@@ -157,6 +161,26 @@ impl Gateway {
             })?;
         }
         Ok(())
+    }
+
+    /// Says once a second what was left to say together, and a last time at the end.
+    fn start_reports(&mut self) -> Result<(), StartError> {
+        let (answers, mut phase) = (self.answers.clone(), self.phase.subscribe());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.map_err(StartError::Thread)?;
+        self.start_thread("reports".to_owned(), move || {
+            runtime.block_on(async {
+                let mut period = tokio::time::interval(REPORT_PERIOD);
+                let mut ended = std::pin::pin!(phase.wait_for(|phase| *phase == Phase::Ended));
+                loop {
+                    tokio::select! {
+                        _ = &mut ended => break,
+                        _ = period.tick() => answers.tell_repeated(),
+                    }
+                }
+            });
+            answers.tell_repeated();
+        })
     }
 
     /// What the admin port and the elections port share.
@@ -261,6 +285,11 @@ impl Gateway {
     /// Changes how long the run-once ledger keeps its entries.
     pub fn keep_once(&self, age: Duration) {
         self.store.keep_once(age);
+    }
+
+    /// From now on these requests get a line in the log.
+    pub fn log_access(&self, wanted: config::AccessLog) {
+        self.answers.want(wanted);
     }
 
     /// New routes could not be read; the old ones stay.

@@ -35,6 +35,7 @@ pub mod controls;
 mod drain;
 pub mod elections;
 pub mod events;
+mod fold;
 pub mod gate;
 pub mod gateway;
 pub mod ledger;

@@ -102,7 +102,8 @@ impl Gateway {
 
     fn stale(&self, name: &str, token: u64) {
         let resource = Resource::parse(name).unwrap();
-        self.admin.bus.publish(Notice::Stale { route: "r".into(), resource, token, mark: 9 });
+        let (route, client) = ("r".into(), [127, 0, 0, 1].into());
+        self.admin.bus.publish(Notice::Stale { route, resource, token, mark: 9, client, count: 1 });
     }
 }
 

@@ -1,4 +1,4 @@
-//! Routes reload in place: on SIGHUP, and when the config file changes.
+//! Routes and logs reload in place: on SIGHUP, and when the config file changes.
 //!
 //! The folder is watched rather than the file, because editors and Kubernetes replace files by renaming. A
 //! file that cannot be taken changes nothing and says why.
@@ -11,6 +11,8 @@ use highgate::config::{Config, ConfigError, LoadInput};
 use highgate::gateway::Gateway;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
+
+use super::logging::Logs;
 
 /// A change rarely comes alone: an editor writes, renames and touches.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -64,8 +66,8 @@ impl Reloader {
         }
     }
 
-    /// Reads the config again and puts its routes into force, or keeps the old ones and says why.
-    pub(super) fn reload(&mut self, gateway: &Gateway) {
+    /// Reads the config again and puts its routes and logs into force, or keeps the old ones and says why.
+    pub(super) fn reload(&mut self, gateway: &Gateway, logs: &Logs) {
         if self.input.file.is_none() {
             tracing::info!("there is no config file to reload");
             return;
@@ -81,6 +83,11 @@ impl Reloader {
                 }
                 if config.once != self.current.once {
                     gateway.keep_once(config.once.keep);
+                }
+                if config.log != self.current.log {
+                    logs.change(&config.log);
+                    gateway.log_access(config.log.access);
+                    self.current.log = config.log.clone();
                 }
                 gateway.reload(config.routes.clone());
                 tracing::info!(routes = config.routes.iter().count(), "routes reloaded");

@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::logging;
+use super::logging::{self, Logs};
 use super::reload::{Loaded, Reloader};
 
 /// Bad usage or config.
@@ -40,9 +40,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(EXIT_USAGE));
         }
     };
-    let _logs = logging::start(&loaded.config.log);
+    let logs = logging::start(&loaded.config.log);
     raise_file_limit();
-    super::block_on(serve(input, loaded))
+    super::block_on(serve(input, loaded, &logs))
 }
 
 /// Every connection is a file descriptor, and the usual soft limit of 1024 is far below what is configured.
@@ -119,7 +119,7 @@ impl Endings {
     }
 }
 
-async fn serve(input: LoadInput, loaded: Loaded) -> anyhow::Result<ExitCode> {
+async fn serve(input: LoadInput, loaded: Loaded, logs: &Logs) -> anyhow::Result<ExitCode> {
     let config = loaded.config.clone();
     // Before anybody is told that it listens: a signal must not find the process without an ear for it.
     let mut endings = Endings::listen().context("cannot listen for signals")?;
@@ -135,8 +135,8 @@ async fn serve(input: LoadInput, loaded: Loaded) -> anyhow::Result<ExitCode> {
                 return Err(error).context("the store failed, so nothing passes; stopping");
             }
             () = endings.next() => break,
-            _ = hangup.recv() => reloader.reload(&gateway),
-            () = reloader.changed() => reloader.reload(&gateway),
+            _ = hangup.recv() => reloader.reload(&gateway, logs),
+            () = reloader.changed() => reloader.reload(&gateway, logs),
         }
     }
     tracing::info!("ending: not ready, then drained, then stopped; a second signal ends at once");

@@ -146,7 +146,8 @@ mod tests {
             while seen.0.lock().is_empty() {
                 for (name, token) in [("b", 6), ("a", 7)] {
                     let resource = Resource::parse(name).unwrap();
-                    bus.publish(Notice::Stale { route: "r".into(), resource, token, mark: 9 });
+                    let (route, client) = ("r".into(), [127, 0, 0, 1].into());
+                    bus.publish(Notice::Stale { route, resource, token, mark: 9, client, count: 1 });
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

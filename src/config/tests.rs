@@ -275,10 +275,12 @@ fn the_overrides_are_flags_of_a_command() {
 }
 
 #[test]
-fn only_changes_outside_the_routes_need_a_restart() {
+fn only_changes_outside_the_routes_and_the_log_need_a_restart() {
     let old = parse(ROUTE).unwrap();
     let routes = parse(&format!("{ROUTE}tokens = 'trusted'")).unwrap();
     assert_eq!(old.needs_restart(&routes), Vec::<&str>::new());
+    let log = parse(&format!("[log]\nformat = 'json'\naccess = 'off'\nlevel = 'warn'\n{ROUTE}")).unwrap();
+    assert_eq!(old.needs_restart(&log), Vec::<&str>::new());
     let new = parse(&format!(
         "[listen]\nidle_timeout = '1s'\n[store]\npath = 'x'\n[metrics]\nmax_resources = 1\n{ROUTE}"
     ));
@@ -328,6 +330,7 @@ fn the_example_has_every_key_with_its_default() {
 
     let defaults = parse(ROUTE).unwrap();
     assert_eq!(config.needs_restart(&defaults), Vec::<&str>::new());
+    assert_eq!(config.log, defaults.log);
     let (shown, default) = (config.routes.iter().next().unwrap(), defaults.routes.iter().next().unwrap());
     let base = Route {
         name: shown.name.clone(),

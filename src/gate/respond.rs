@@ -1,7 +1,7 @@
 //! Every answer the gateway makes itself, from one table, and the record of every answer.
 //!
 //! The outermost service of the stack: whatever happened inside comes out as an [`Answer`] or a [`Refused`],
-//! and leaves as HTTP, one metric and at most one log line.
+//! and leaves as HTTP, one metric and at most one log line. Refusals that are alike share theirs.
 
 mod log;
 mod table;
@@ -25,8 +25,8 @@ use super::claim::ClaimError;
 use super::forward::body::{Download, DownloadError};
 use super::{Inbound, Worker};
 use crate::config::Route;
-use crate::events::Notice;
 use crate::metrics::Decision;
+pub(crate) use log::Answers;
 
 /// What is known of a request by the time it is answered.
 pub(crate) struct Story {
@@ -216,7 +216,7 @@ where
     fn call(&mut self, request: Inbound) -> Self::Future {
         let worker = self.worker.clone();
         let busy = self.client.begin_request();
-        let line = log::Line::of(&request, &self.client, worker.access_log);
+        let line = worker.answers.line(&request, &self.client);
         let grpc = table::is_grpc(request.headers());
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -227,13 +227,16 @@ where
                 }
             };
             record(&worker, &story, refusal.as_ref());
-            line.write(response.status(), &story, refusal.as_ref());
+            match &refusal {
+                None => line.write_passed(response.status(), &story),
+                Some(refusal) => worker.answers.refused(line, response.status(), &story, refusal),
+            }
             Ok(response.map(|body| body.keeping(busy)))
         })
     }
 }
 
-/// Counts the answer, and tells whoever listens of a stale write that was stopped.
+/// Counts the answer.
 fn record(worker: &Worker, story: &Story, refusal: Option<&Refusal>) {
     let route = story.route.as_ref().map_or("none", |route| &route.name);
     let metrics = worker.route_metrics(route);
@@ -242,11 +245,7 @@ fn record(worker: &Worker, story: &Story, refusal: Option<&Refusal>) {
         return;
     };
     metrics.count(table::decision(refusal), table::reason(refusal));
-    if let (Refusal::Stale { mark }, Some(route), Some(resource), Some(token)) =
-        (refusal, &story.route, &story.resource, story.token)
-    {
+    if let (Refusal::Stale { .. }, Some(resource)) = (refusal, &story.resource) {
         metrics.stale(resource);
-        let (route, resource) = (route.name.clone(), resource.clone());
-        worker.bus.publish(Notice::Stale { route, resource, token: token.get(), mark: *mark });
     }
 }

@@ -19,7 +19,8 @@ use super::accept::{Connections, accept};
 use super::forward::flight::Flights;
 use super::forward::pool::Pool;
 use super::forward::sockets::Sockets;
-use crate::config::{AccessLog, Listen, Routes};
+use super::respond::Answers;
+use crate::config::{Listen, Routes};
 use crate::drain::Phase;
 use crate::events::Bus;
 use crate::ledger::Ledger;
@@ -35,7 +36,7 @@ const SLOW_TICK: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) listen: Listen,
-    pub(crate) access_log: AccessLog,
+    pub(crate) answers: Arc<Answers>,
     pub(crate) routes: Arc<ArcSwap<Routes>>,
     pub(crate) store: Store,
     pub(crate) metrics: Arc<Metrics>,
@@ -54,7 +55,7 @@ pub(crate) struct Worker {
     pub(crate) request_timeout: Duration,
     idle_timeout: Duration,
     pub(crate) max_connections: usize,
-    pub(crate) access_log: AccessLog,
+    pub(crate) answers: Arc<Answers>,
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) metrics: Arc<Metrics>,
@@ -70,7 +71,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     fn new(setup: Setup, errands: mpsc::UnboundedSender<LocalBoxFuture<'static, ()>>) -> Self {
-        let Setup { listen, access_log, routes, store, metrics, bus, open_connections, sockets } = setup;
+        let Setup { listen, answers, routes, store, metrics, bus, open_connections, sockets } = setup;
         Self {
             routes,
             token_header: listen.token_header,
@@ -78,7 +79,7 @@ impl Worker {
             request_timeout: listen.request_timeout,
             idle_timeout: listen.idle_timeout,
             max_connections: listen.max_connections,
-            access_log,
+            answers,
             ledger: store.ledger().clone(),
             store,
             metrics,

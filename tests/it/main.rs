@@ -12,6 +12,7 @@ mod framing;
 mod grammar;
 mod jobs;
 mod limits;
+mod noise;
 mod paths;
 mod reload;
 mod storm;

@@ -1,0 +1,38 @@
+//! The command line: how many requests a second, and for how long.
+
+use std::time::Duration;
+
+pub(crate) struct Setting {
+    /// Stale requests a second.
+    pub(crate) rate: u32,
+    pub(crate) duration: Duration,
+    /// How long others are measured before.
+    pub(crate) calm: Duration,
+}
+
+impl Setting {
+    /// None: the arguments were not understood, and that was said.
+    pub(crate) fn from_arguments() -> Option<Self> {
+        let mut setting = Self { rate: 1000, duration: Duration::from_secs(2), calm: Duration::from_secs(1) };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let value = match argument.as_str() {
+                "--rate" | "--seconds" => arguments.next().and_then(|value| value.parse().ok()),
+                // What `cargo test` passes on to every test.
+                _ => continue,
+            };
+            let Some(value) = value else {
+                eprintln!("usage: zombie [--rate REQUESTS_A_SECOND] [--seconds SECONDS]");
+                return None;
+            };
+            match argument.as_str() {
+                "--rate" => setting.rate = value,
+                _ => {
+                    setting.duration = Duration::from_secs(value.into());
+                    setting.calm = (setting.duration / 6).max(setting.calm);
+                }
+            }
+        }
+        Some(setting)
+    }
+}
