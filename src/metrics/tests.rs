@@ -201,7 +201,7 @@ fn every_order_of_an_operator_has_a_series_of_its_own() {
     metrics.operator(Action::Retire);
     metrics.operator(Action::Retire);
     let text = metrics.render(&ledger(), &alone());
-    assert_eq!(series_of(&text, "highgate_operator_actions_total").len(), 6);
+    assert_eq!(series_of(&text, "highgate_operator_actions_total").len(), 7);
     assert_eq!(value(&text, r#"highgate_operator_actions_total{action="era-bump"}"#), Some(1.0));
     assert_eq!(value(&text, r#"highgate_operator_actions_total{action="retire"}"#), Some(2.0));
 }

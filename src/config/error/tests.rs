@@ -90,7 +90,7 @@ fn unknown_keys_and_wrong_types_are_named_by_their_full_path() {
         ),
         (
             "listne = 1",
-            "f.toml:1:1: listne: unknown key; allowed: listen, admin, store, log, shutdown, metrics, routes",
+            "f.toml:1:1: listne: unknown key; allowed: listen, admin, elections, store, log, shutdown, metrics, once, routes",
         ),
         (
             "[[routes]]\n[[routes]]\nmatch = { hots = 'x' }",

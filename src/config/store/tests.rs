@@ -36,6 +36,7 @@ fn files() -> TempDir {
         ("etcd-client-key.pem", KEY),
         ("etcd-password", "s3cret pass\n"),
         ("admin-token", "admin\n"),
+        ("elections-token", "jobs\n"),
     ] {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
