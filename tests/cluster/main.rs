@@ -21,3 +21,4 @@ mod sealed;
 mod support;
 mod unknown;
 mod upkeep;
+mod uploads;
