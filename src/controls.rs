@@ -43,6 +43,8 @@ rules! {
     ValidityFromSending = "validity-from-the-answer",
     /// A fence resets upstream connections.
     Cut = "fence-without-cutting",
+    /// Every write to an upstream asks whether the request's incarnation is still valid; broken, only its admission does.
+    CheckEveryWrite = "no-check-between-chunks",
     /// A client that hangs up does not end its request.
     GuardWithoutClient = "guard-dropped-on-disconnect",
     /// A request ends with the last byte of its response.

@@ -457,6 +457,16 @@ impl Permit {
         self.token
     }
 
+    /// The incarnation that admitted this request.
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// Whether the incarnation that admitted this request has ended.
+    pub fn is_over(&self) -> bool {
+        self.cell.shared.validity.is_over(self.counted)
+    }
+
     /// Whether a higher token waits for this request to end.
     pub fn is_superseded(&self) -> bool {
         self.cell.mark() > self.token.get()

@@ -112,6 +112,7 @@ async fn judge(
         line.arm();
         match cell.admit(token) {
             Ok(permit) => {
+                line.lend(&permit);
                 let permit = Some(permit).filter(|_| !breaks(Rule::Guard));
                 return Ok((upload, line, permit, Decision::Admitted));
             }

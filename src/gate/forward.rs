@@ -10,6 +10,7 @@ pub(super) mod pool;
 #[cfg(feature = "controls")]
 mod resend;
 pub(crate) mod sockets;
+mod wire;
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -125,6 +126,7 @@ impl From<Lost> for Refusal {
                 debug(&error);
                 Self::upstream_broken("it closed the connection without a complete response head")
             }
+            Lost::Cut(why @ flight::FENCED) => Self::upstream_broken(why),
             Lost::Cut(why) => Self::Upstream { fault: Fault::Slow(why), outcome: Outcome::Unknown },
         }
     }

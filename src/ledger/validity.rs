@@ -96,11 +96,24 @@ impl Validity {
     /// under: a gate that was open before a fence says nothing after it.
     pub(super) fn enter(&self, expected: Counted) -> Option<Counted> {
         self.counter(expected).fetch_add(1, Ordering::SeqCst);
-        if self.holds() && self.incarnation() == expected {
+        if self.covers(expected) {
             return Some(expected);
         }
         self.leave(expected);
         None
+    }
+
+    /// Whether a request of this incarnation may be written now. Asked before every write to an upstream, and as
+    /// strictly as an admission: the margin is the time that a write has to reach the kernel.
+    pub fn covers(&self, counted: Counted) -> bool {
+        // First the validity, then the number: one that holds for a later incarnation has the later number.
+        self.holds() && self.incarnation() == counted
+    }
+
+    /// Whether this incarnation has ended, so that what it still has under way is to be cut.
+    pub fn is_over(&self, counted: Counted) -> bool {
+        let until = self.until.load(Ordering::SeqCst);
+        self.incarnation() != counted || (until != ALWAYS && Moment::now().nanos() >= until)
     }
 
     pub(super) fn leave(&self, counted: Counted) {
@@ -188,8 +201,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_covered_up_to_the_margin_and_cut_at_the_end() {
+        let validity = Validity::fenced(MARGIN);
+        let first = validity.begin(soon(60_000));
+        assert!(validity.covers(first) && !validity.is_over(first));
+        validity.fence();
+        assert!(!validity.covers(first) && validity.is_over(first));
+        let second = validity.begin(soon(40));
+        assert!(!validity.covers(second), "a write may still be on its way to the kernel at the end");
+        assert!(!validity.is_over(second), "a renewal may still come");
+        assert!(validity.extend(soon(60_000)) && validity.covers(second));
+        assert!(!validity.covers(first) && validity.is_over(first), "what is over stays so");
+    }
+
+    #[test]
     fn a_process_that_is_alone_is_always_valid() {
         let validity = Validity::always();
+        let alone = validity.incarnation();
+        assert!(validity.covers(alone) && !validity.is_over(alone));
         assert!(validity.holds() && validity.ends().is_none());
         assert!(enter(&validity).is_some());
     }

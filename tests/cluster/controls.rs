@@ -24,6 +24,7 @@ fn write(start: Instant, id: &str, token: u64, times: [u64; 3]) -> Entry {
         token,
         gateway: "g".to_owned(),
         received,
+        body: 1,
         effect: Some(effect),
         responded: Some(responded),
         cut: None,

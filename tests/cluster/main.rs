@@ -22,3 +22,4 @@ mod sealed;
 mod support;
 mod unknown;
 mod upkeep;
+mod uploads;

@@ -15,7 +15,7 @@ use crate::support::judge::Kind;
 use crate::{log, picture};
 
 /// All rules of the protocol's list, in its order: the focus, or why a real run cannot show it.
-const CONTROLS: [(&str, Result<&str, &str>); 24] = [
+const CONTROLS: [(&str, Result<&str, &str>); 25] = [
     ("per-replica-cache", Ok("handovers")),
     ("open-on-apply", Ok("handovers")),
     ("load-before-register", Ok("restarts")),
@@ -24,6 +24,7 @@ const CONTROLS: [(&str, Result<&str, &str>); 24] = [
     ("validity-from-keep-alive", Ok("islands")),
     ("validity-from-the-answer", Ok("late-answers")),
     ("fence-without-cutting", Ok("lapses")),
+    ("no-check-between-chunks", Ok("uploads")),
     ("guard-dropped-on-disconnect", Ok("hang-ups")),
     ("guard-dropped-at-the-head", Ok("heads-first")),
     ("guard-dropped-at-the-cut", Ok("cuts")),

@@ -153,6 +153,20 @@ pub(crate) static ALL: &[Focus] = &[
         },
         steps: &[],
     },
+    // A gateway is stopped in the middle of uploads, their last bytes come meanwhile, and it goes on when the next
+    // leader has written elsewhere.
+    Focus {
+        name: "uploads",
+        validity: 1000,
+        lock_delay: 300,
+        drain_timeout: 1000,
+        narrow: false,
+        load: || {
+            let slow = Load::steady().with(&[(40, (0, 50)), (60, (500, 3000))]);
+            slow.with_manners(&[(1, Manner::Plain), (2, Manner::UploadedSlowly)])
+        },
+        steps: &[step(Kind::StopGateway, 4000, Some(50), 6500)],
+    },
     // A gateway loses etcd for longer than its validity, and leadership changes hands at once.
     Focus {
         name: "lapses",

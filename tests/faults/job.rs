@@ -279,6 +279,8 @@ impl Desk {
             Manner::HeadFirst => write.delayed(delay).asking_for("X-Head-First", "yes"),
             Manner::BreaksOff => write.delayed(delay).asking_for("X-Breaks-Off", "yes"),
             Manner::HangsUp => write.delayed(delay).patience(chance.between(HANGS_UP.0, HANGS_UP.1)),
+            // It takes effect with its last byte.
+            Manner::UploadedSlowly => write.of_size(LARGE).uploaded_over(delay),
             Manner::ReadSlowly => {
                 let millis = delay.as_millis().to_string();
                 write.of_size(LARGE).asking_for("X-Slow-Read-Ms", &millis)

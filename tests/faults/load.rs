@@ -43,6 +43,8 @@ pub(crate) enum Manner {
     HangsUp,
     /// A large body that the upstream reads bit by bit.
     ReadSlowly,
+    /// A large body whose last byte the writer sends late.
+    UploadedSlowly,
 }
 
 impl Load {
@@ -54,6 +56,7 @@ impl Load {
             manners: vec![
                 (30, Manner::Plain),
                 (6, Manner::HeadFirst),
+                (3, Manner::UploadedSlowly),
                 (1, Manner::HangsUp),
                 (1, Manner::BreaksOff),
             ],

@@ -230,3 +230,39 @@ fn a_response_that_ends_only_with_its_connection_may_be_a_broken_one() {
     gate.ask(&post("/").token(8)).is_ok();
     assert!(came.elapsed() >= LOCK_DELAY - 2 * SLACK, "{:?}", came.elapsed());
 }
+
+#[test]
+fn a_response_that_ends_before_its_request_was_sent_whole_is_no_end() {
+    let origin = origin()
+        .answering(|request| match request.token() {
+            Some(7) => reply(200).early().body("too soon"),
+            _ => reply(200),
+        })
+        .start();
+    let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+    let upload = post("/").token(7).body(vec![b'x'; 100 * 1024]).bytes();
+    let mut seven = gate.connect();
+    seven.send(&upload[..upload.len() - 1]);
+    let answer = seven.response();
+    assert_eq!((answer.status, answer.text().as_str(), answer.complete), (200, "too soon", true));
+    let ended = Instant::now();
+    origin.wait("the connection is reset", |seen| seen.count(What::Reset) == 1);
+    gate.ask(&post("/").token(8)).is_ok();
+    assert!(ended.elapsed() >= LOCK_DELAY - 2 * SLACK, "{:?}", ended.elapsed());
+    let metrics = gate.admin("/metrics").text();
+    assert!(metrics.contains("highgate_unknown_outcomes_total{route=\"ledger\"} 1"), "{metrics}");
+}
+
+#[test]
+fn an_upload_that_was_sent_whole_ends_with_its_response() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).route("lock_delay", "9s").start();
+    let begun = Instant::now();
+    let large = vec![b'x'; 300 * 1024];
+    let asks =
+        [post("/").body(large.clone()), post("/").body(large).chunked(), post("/").chunked(), post("/")];
+    for (token, ask) in (7..).zip(asks) {
+        gate.ask(&ask.token(token)).is_ok();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}

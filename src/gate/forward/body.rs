@@ -20,14 +20,48 @@ use super::flight::Flight;
 /// Bodies up to this size are read before admission, so that a slow client cannot hold a place in flight.
 pub(crate) const SMALL: u64 = 64 << 10;
 
+/// How far a request has come on its way to the upstream. Shared by the upload, which hands its body to hyper, the
+/// wire, which sees hyper's last byte leave, and the flight, which asks.
+pub(super) struct Passage {
+    /// When a byte last moved; the flight watches for a standstill.
+    progress: Cell<Instant>,
+    /// hyper has got the body to its end.
+    handed_over: Cell<bool>,
+    /// The kernel has got the request to its end.
+    sent_whole: Cell<bool>,
+}
+
+impl Passage {
+    fn new() -> Rc<Self> {
+        let progress = Cell::new(Instant::now());
+        Rc::new(Self { progress, handed_over: Cell::new(false), sent_whole: Cell::new(false) })
+    }
+
+    pub(super) fn moved(&self) {
+        self.progress.set(Instant::now());
+    }
+
+    pub(super) fn moved_at(&self) -> Instant {
+        self.progress.get()
+    }
+
+    /// hyper has nothing left to write of what it got.
+    pub(super) fn flushed(&self) {
+        self.sent_whole.set(self.handed_over.get());
+    }
+
+    pub(super) fn is_sent_whole(&self) -> bool {
+        self.sent_whole.get()
+    }
+}
+
 /// A request body as it goes to the upstream.
 pub(crate) struct Upload {
     /// What was read before admission.
     ready: VecDeque<Frame<Bytes>>,
     /// What the client is still sending.
     rest: Option<Incoming>,
-    /// When a byte last moved; shared with the flight, which watches for a standstill.
-    progress: Rc<Cell<Instant>>,
+    passage: Rc<Passage>,
     /// Trailers are to follow, and HTTP/1.1 has a place for them only after chunks.
     trailers: bool,
     /// HTTP/2: a stream that was reset politely looks ended to hyper, but has no end.
@@ -56,7 +90,7 @@ impl Upload {
         let mut upload = Self {
             ready: VecDeque::new(),
             rest: None,
-            progress: Rc::new(Cell::new(Instant::now())),
+            passage: Passage::new(),
             trailers: head.headers.contains_key(TRAILER),
             needs_end: head.version == Version::HTTP_2,
         };
@@ -105,12 +139,35 @@ impl Upload {
     #[cfg(feature = "controls")]
     pub(super) fn copy(&self) -> Self {
         let ready = self.ready.iter().filter_map(Frame::data_ref).cloned().map(Frame::data).collect();
-        let progress = Rc::new(Cell::new(Instant::now()));
-        Self { ready, rest: None, progress, trailers: false, needs_end: false }
+        Self { ready, rest: None, passage: Passage::new(), trailers: false, needs_end: false }
     }
 
-    pub(super) fn progress(&self) -> Rc<Cell<Instant>> {
-        self.progress.clone()
+    /// From now on the body may be taken.
+    pub(super) fn depart(&self) -> Rc<Passage> {
+        self.passage.moved();
+        self.note_end();
+        self.passage.clone()
+    }
+
+    /// hyper does not ask for more once it has as many bytes as were announced, or was told of the end.
+    fn note_end(&self) {
+        if self.is_end_stream() || self.size_hint().exact() == Some(0) {
+            self.passage.handed_over.set(true);
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        if let Some(frame) = self.ready.pop_front() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(&mut *rest).poll_frame(cx));
+        self.passage.moved();
+        Poll::Ready(match (frame, &self.rest) {
+            (Some(frame), _) => Some(frame.map_err(UploadError::Broken)),
+            (None, Some(rest)) => self.check_end(rest).err().map(Err),
+            (None, None) => None,
+        })
     }
 }
 
@@ -122,17 +179,13 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
-        if let Some(frame) = self.ready.pop_front() {
-            return Poll::Ready(Some(Ok(frame)));
+        let frame = ready!(self.poll_next(cx));
+        match &frame {
+            None => self.passage.handed_over.set(true),
+            Some(Ok(_)) => self.note_end(),
+            Some(Err(_)) => {}
         }
-        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(&mut *rest).poll_frame(cx));
-        self.progress.set(Instant::now());
-        Poll::Ready(match (frame, &self.rest) {
-            (Some(frame), _) => Some(frame.map_err(UploadError::Broken)),
-            (None, Some(rest)) => self.check_end(rest).err().map(Err),
-            (None, None) => None,
-        })
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

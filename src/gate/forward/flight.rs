@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use slab::Slab;
 
-use super::body::{Download, Upload};
+use super::body::{Download, Passage, Upload};
 use super::pool::Line;
 use crate::config::{OnUnknown, Route};
 use crate::controls::{Rule, breaks};
@@ -42,8 +42,8 @@ pub(crate) struct Flight {
     waker: Cell<Option<Waker>>,
     fenced: bool,
     started: Instant,
-    /// When a byte last moved, in either direction.
-    progress: Rc<Cell<Instant>>,
+    /// How far the request has come, and when a byte last moved in either direction.
+    passage: Rc<Passage>,
     /// The status, once the response head is in.
     status: Cell<Option<StatusCode>>,
     /// Nothing but the connection's end tells where the response ends, so a broken one looks whole.
@@ -88,6 +88,8 @@ const STANDSTILL: &str = "no byte moved for the idle time-out";
 const TOTAL: &str = "the request took longer than its total time-out";
 const ORPHANED: &str = "the client hung up and the response does not end";
 const SUPERSEDED: &str = "a higher token waits and the drain time-out has passed";
+pub(crate) const FENCED: &str = "this gateway was fenced while the request was under way";
+const EARLY: &str = "the response ended before the request was sent whole";
 
 impl Flight {
     pub(super) fn begin(
@@ -100,8 +102,8 @@ impl Flight {
     ) -> Exchange {
         let mut line = line;
         let now = Instant::now();
-        let progress = request.body().progress();
-        progress.set(now);
+        let passage = request.body().depart();
+        line.carry(passage.clone());
         let responding: Responding = Box::pin(line.send.try_send_request(request));
         let flight = Rc::new(Self {
             worker: worker.clone(),
@@ -112,7 +114,7 @@ impl Flight {
             cut: Cell::new(None),
             waker: Cell::new(None),
             started: now,
-            progress,
+            passage,
             status: Cell::new(None),
             open_ended: Cell::new(false),
             orphaned_since: Cell::new(None),
@@ -136,11 +138,15 @@ impl Flight {
     }
 
     pub(super) fn moved(&self) {
-        self.progress.set(Instant::now());
+        self.passage.moved();
     }
 
     /// The response has ended to its last byte.
     pub(super) fn complete(&self) {
+        if !self.passage.is_sent_whole() {
+            // Bytes of the request are still leaving, and nobody will say what becomes of them.
+            return self.lose(EARLY);
+        }
         let Some(mut live) = self.take() else { return };
         if live.line.is_usable() {
             self.worker.pool.check_in(live.line);
@@ -221,7 +227,7 @@ impl Flight {
     /// The sweeper's question: is it time to end this?
     pub(super) fn overdue(&self, now: Instant) -> Option<&'static str> {
         let since = |start: Instant| now.saturating_duration_since(start);
-        let standstill = since(self.progress.get());
+        let standstill = since(self.passage.moved_at());
         if self.status.get().is_none() && standstill >= self.route.response_timeout {
             return Some(SLOW_HEAD);
         }
@@ -236,6 +242,12 @@ impl Flight {
             return Some(ORPHANED);
         }
         (self.superseded_for(now)? >= self.route.drain_timeout).then_some(SUPERSEDED)
+    }
+
+    /// Whether the incarnation that admitted it has ended.
+    fn is_over(&self) -> bool {
+        let live = self.live.borrow();
+        live.as_ref().and_then(|live| live.permit.as_ref()).is_some_and(Permit::is_over)
     }
 
     /// How long a higher token has been waiting for this one to end.
@@ -290,6 +302,10 @@ impl Future for Exchange {
                 Some(_) => {
                     this.flight.abandon();
                     Lost::NotSent(error.into_error())
+                }
+                None if this.flight.is_over() => {
+                    this.flight.lose(FENCED);
+                    Lost::Cut(FENCED)
                 }
                 None => {
                     this.flight.lose("the upstream closed without a response");

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -18,10 +19,13 @@ use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use super::body::Upload;
+use super::body::{Passage, Upload};
 use super::sockets::{Registered, Sockets};
+use super::wire::{Loan, Wire};
 use crate::config::Route;
 use crate::controls::{Rule, breaks};
+use crate::ledger::Permit;
+use crate::ledger::validity::Validity;
 
 /// Idle lines kept for one upstream on one core.
 const MAX_IDLE: usize = 256;
@@ -34,12 +38,14 @@ const SEND_BUFFER: usize = 128 << 10;
 pub(crate) struct Line {
     pub(super) send: SendRequest<Upload>,
     /// None once it has ended: dropping it makes hyper hand back what it has not sent.
-    connection: Option<Connection<TokioIo<TcpStream>, Upload>>,
+    connection: Option<Connection<TokioIo<Wire>, Upload>>,
     authority: Authority,
     lock_delay: Duration,
     idle_since: Instant,
     /// Where a fence can reset it from outside; none in a gateway that nobody fences.
     registered: Option<Registered>,
+    /// For which request its socket is written to.
+    loan: Rc<Loan>,
 }
 
 /// Why there is no line. Nothing was sent.
@@ -55,21 +61,23 @@ pub(crate) enum ConnectError {
 
 pub(crate) struct Pool {
     sockets: Option<Arc<Sockets>>,
+    validity: Arc<Validity>,
     #[expect(clippy::vec_box, reason = "a line goes in and out with every request, and moves as a pointer")]
     idle: RefCell<HashMap<Authority, Vec<Box<Line>>, foldhash::fast::RandomState>>,
 }
 
 impl Pool {
-    /// `sockets`: where lines are to be known, if a fence may have to reset them.
-    pub(crate) fn new(sockets: Option<Arc<Sockets>>) -> Self {
-        Self { sockets, idle: RefCell::default() }
+    /// `sockets`: where lines are to be known, if a fence may have to reset them. `validity`: what every write of a
+    /// fenced request asks.
+    pub(crate) fn new(sockets: Option<Arc<Sockets>>, validity: Arc<Validity>) -> Self {
+        Self { sockets, validity, idle: RefCell::default() }
     }
 
     /// A line that was alive a moment ago: the idle one used last, or a new one.
     pub(crate) async fn check_out(&self, route: &Route) -> Result<Box<Line>, ConnectError> {
         match self.take_idle(&route.upstream.authority, route.lock_delay) {
             Some(line) => Ok(line),
-            None => Line::connect(route, self.sockets.as_ref()).await,
+            None => Line::connect(route, self.sockets.as_ref(), Loan::new(self.validity.clone())).await,
         }
     }
 
@@ -87,6 +95,7 @@ impl Pool {
 
     pub(crate) fn check_in(&self, mut line: Box<Line>) {
         line.idle_since = Instant::now();
+        line.loan.end();
         if let Some(registered) = &line.registered {
             registered.disarm();
         }
@@ -113,7 +122,11 @@ impl Pool {
 }
 
 impl Line {
-    async fn connect(route: &Route, sockets: Option<&Arc<Sockets>>) -> Result<Box<Self>, ConnectError> {
+    async fn connect(
+        route: &Route,
+        sockets: Option<&Arc<Sockets>>,
+        loan: Rc<Loan>,
+    ) -> Result<Box<Self>, ConnectError> {
         let authority = route.upstream.authority.clone();
         let connecting = TcpStream::connect(authority.as_str());
         let stream = tokio::time::timeout(route.connect_timeout, connecting)
@@ -123,12 +136,13 @@ impl Line {
         discipline(&stream, route.lock_delay).map_err(ConnectError::Refused)?;
         let registered = sockets.map(|sockets| sockets.register(&stream)).transpose();
         let registered = registered.map_err(ConnectError::Refused)?;
+        let wire = TokioIo::new(Wire::new(stream, loan.clone()));
         let (send, connection) =
-            http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(ConnectError::Handshake)?;
+            http1::Builder::new().handshake(wire).await.map_err(ConnectError::Handshake)?;
         let lock_delay = route.lock_delay;
         let idle_since = Instant::now();
         let connection = Some(connection);
-        Ok(Box::new(Self { send, connection, authority, lock_delay, idle_since, registered }))
+        Ok(Box::new(Self { send, connection, authority, lock_delay, idle_since, registered, loan }))
     }
 
     /// Before a fenced request asks to be admitted: from now on a fence resets this line.
@@ -136,6 +150,16 @@ impl Line {
         if let Some(registered) = &self.registered {
             registered.arm();
         }
+    }
+
+    /// The request was admitted: from now on every write asks whether its incarnation is still valid.
+    pub(crate) fn lend(&self, permit: &Permit) {
+        self.loan.fence(permit.counted());
+    }
+
+    /// A request is about to be written; `passage` is told when it was written whole.
+    pub(super) fn carry(&self, passage: Rc<Passage>) {
+        self.loan.carry(passage);
     }
 
     /// Moves bytes in both directions. Whoever waits for a response has to call this.
@@ -154,7 +178,7 @@ impl Line {
     /// Ends the connection so that nothing still buffered is delivered: a reset, not a goodbye.
     pub(super) fn reset(self) {
         let Some(connection) = self.connection else { return };
-        let stream = connection.into_parts().io.into_inner();
+        let stream = connection.into_parts().io.into_inner().into_stream();
         if breaks(Rule::NoLinger) {
             return;
         }

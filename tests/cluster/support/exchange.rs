@@ -5,6 +5,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use super::client::{Ask, Response};
@@ -22,15 +23,29 @@ pub(crate) enum Failure {
 }
 
 pub(crate) fn exchange(address: SocketAddr, ask: &Ask, patience: Duration) -> Result<Response, Failure> {
-    let stream = TcpStream::connect_timeout(&address, patience).map_err(Failure::NotSent)?;
-    talk(stream, ask, patience).map_err(Failure::Broken)
+    exchange_slowly(address, ask, patience, Duration::ZERO)
 }
 
-fn talk(stream: TcpStream, ask: &Ask, patience: Duration) -> io::Result<Response> {
+/// The last byte is sent only after so long.
+pub(crate) fn exchange_slowly(
+    address: SocketAddr,
+    ask: &Ask,
+    patience: Duration,
+    upload: Duration,
+) -> Result<Response, Failure> {
+    let stream = TcpStream::connect_timeout(&address, patience).map_err(Failure::NotSent)?;
+    talk(stream, &ask.bytes(), patience, upload).map_err(Failure::Broken)
+}
+
+fn talk(stream: TcpStream, bytes: &[u8], patience: Duration, upload: Duration) -> io::Result<Response> {
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     let mut wire = Wire::new(stream);
-    wire.send(&ask.bytes())?;
+    let held_back = if upload.is_zero() { 0 } else { 1 };
+    let (first, last) = bytes.split_at(bytes.len() - held_back);
+    wire.send(first)?;
+    thread::sleep(upload);
+    wire.send(last)?;
     let head = wire.head()?.ok_or(ErrorKind::UnexpectedEof)?;
     let status = head.start.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.ok_or(ErrorKind::InvalidData)?;

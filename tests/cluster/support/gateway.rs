@@ -165,6 +165,10 @@ impl Gateway {
         self.process().signal(signal);
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
         let process = self.process.take().expect("a gateway that runs");

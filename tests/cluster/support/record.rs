@@ -18,6 +18,8 @@ pub(crate) struct Entry {
     /// Which gateway sent it, by the path that only this one adds.
     pub(crate) gateway: String,
     pub(crate) received: Instant,
+    /// How many bytes of its body have come.
+    pub(crate) body: usize,
     pub(crate) effect: Option<Instant>,
     pub(crate) responded: Option<Instant>,
     /// When and how the gateway ended the connection before it had its answer.

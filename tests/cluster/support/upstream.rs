@@ -138,7 +138,11 @@ impl Connection {
             entries.push(entry.clone());
             entries.len() - 1
         });
-        self.reads(&head)?;
+        if let Err(error) = self.reads(number, &head) {
+            let how = if error.kind() == ErrorKind::UnexpectedEof { Cut::Closed } else { Cut::Reset };
+            self.note(number, |entry| entry.cut = Some((Instant::now(), how)));
+            return Err(error);
+        }
         let head_first = head.get("x-head-first").is_some();
         if head_first {
             self.wire.send(HEAD)?;
@@ -157,9 +161,13 @@ impl Connection {
     }
 
     /// The body, as fast as is asked for.
-    fn reads(&mut self, head: &Head) -> io::Result<()> {
+    fn reads(&mut self, number: usize, head: &Head) -> io::Result<()> {
         let length = head.length().unwrap_or(0);
-        let Some(millis) = head.get("x-slow-read-ms") else { return self.wire.exactly(length, &mut |_| ()) };
+        let Some(millis) = head.get("x-slow-read-ms") else {
+            let record = &self.shared.record;
+            let mut count = |piece: &[u8]| record.write(|entries| entries[number].body += piece.len());
+            return self.wire.exactly(length, &mut count);
+        };
         let time = Duration::from_millis(millis.parse().expect("a number of milliseconds"));
         let pause = time / u32::try_from(length / BIT + 1).expect("a body of some kilobytes");
         let mut left = length.saturating_sub(self.wire.buffer.len());
@@ -169,7 +177,10 @@ impl Connection {
             let mut bit = [0; BIT];
             match self.wire.stream.read(&mut bit[..left.min(BIT)])? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
-                read => left -= read,
+                read => {
+                    left -= read;
+                    self.note(number, |entry| entry.body = length - left);
+                }
             }
         }
         Ok(())
@@ -219,6 +230,7 @@ fn entry(head: &Head, received: Instant) -> Entry {
         token: text("x-fencing-token").parse().expect("what is forwarded has a token"),
         gateway: path.split('/').nth(1).unwrap_or_default().to_owned(),
         received,
+        body: 0,
         effect: None,
         responded: None,
         cut: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::client::{Ask, Response, post};
-use super::exchange::{Failure, exchange};
+use super::exchange::{Failure, exchange, exchange_slowly};
 use super::gateway::Door;
 
 /// What a writer knows of its write.
@@ -40,6 +40,8 @@ pub(crate) struct Write {
     answers: Arc<Answers>,
     id: String,
     ask: Ask,
+    /// How long its last byte is held back.
+    upload: Duration,
     patience: Duration,
 }
 
@@ -65,7 +67,7 @@ impl Write {
         let id = format!("{}{}", answers.prefix, answers.next.fetch_add(1, Ordering::Relaxed));
         let ask = post("/").resource(resource).token(token).header("X-Request", &id);
         let ask = ask.header("Connection", "close").body("x");
-        Self { door, answers, id, ask, patience: super::PATIENCE }
+        Self { door, answers, id, ask, upload: Duration::ZERO, patience: super::PATIENCE }
     }
 
     /// No other write has this.
@@ -97,6 +99,12 @@ impl Write {
         self
     }
 
+    /// Its last byte is sent only after so long.
+    pub(crate) fn uploaded_over(mut self, time: Duration) -> Self {
+        self.upload = time;
+        self
+    }
+
     /// Its answer is awaited for no longer than this.
     pub(crate) fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -104,7 +112,7 @@ impl Write {
     }
 
     pub(crate) fn send(self) -> Outcome {
-        let answer = exchange(self.door.data(), &self.ask, self.patience);
+        let answer = exchange_slowly(self.door.data(), &self.ask, self.patience, self.upload);
         let outcome = match answer {
             Ok(response) => outcome(&response),
             Err(Failure::NotSent(_)) => Outcome::NotSent,

@@ -263,8 +263,9 @@ impl Nemesis {
                 self.trial.gateways[number].start_again();
             }
             Undo::ResumeGateway(number) => {
-                self.trial.gateways[number].signal(Signal::CONT);
+                // Said first: what it sends from now on comes from a gateway that goes on.
                 self.trial.upstream.resumes(&self.trial.gateways[number].name);
+                self.trial.gateways[number].signal(Signal::CONT);
             }
             Undo::MendLine(number) => self.trial.gateways[number].line().mend(),
             Undo::Deliver(loss) => {
