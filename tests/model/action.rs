@@ -173,6 +173,9 @@ impl Protocol {
         if running && flight.is_whole() {
             actions.push(Action::Complete(index));
         }
+        if running && self.is_allowed(world, Fault::GatewayTimeout) {
+            actions.push(Action::Harm(Fault::GatewayTimeout, index));
+        }
         if running && flight.token < world.gateways[flight.gateway].gate.token() {
             actions.push(Action::Cut(index));
         } else if running && self.is_allowed(world, Fault::Break) {

@@ -31,6 +31,7 @@ pub(crate) enum Control {
     EraWithoutTombstone,
     GapsIgnored,
     NoCheckBetweenChunks,
+    GatewayTimeoutIsAnAnswer,
 }
 
 impl Control {
@@ -61,6 +62,7 @@ impl Control {
         ("era-without-tombstone", Self::EraWithoutTombstone),
         ("gaps-in-seq-ignored", Self::GapsIgnored),
         ("no-check-between-chunks", Self::NoCheckBetweenChunks),
+        ("a-gateway-timeout-is-an-answer", Self::GatewayTimeoutIsAnAnswer),
     ];
 
     /// Where it shows soon: a part of a setting that is explored with all rules kept.
@@ -88,6 +90,7 @@ impl Control {
             Self::GapsIgnored | Self::JoinWithoutSeq => ("joiner-misses", &[]),
             Self::WatermarkByAnyEvent => ("miss", ALOFT),
             Self::NoCheckBetweenChunks => ("stopped-upload", &[]),
+            Self::GatewayTimeoutIsAnAnswer => ("gateway-timeout", &[]),
             Self::OlderEraOpen => ("restore", &[("halves", 1)]),
             Self::EraWithoutTombstone => {
                 ("restore", &[("aloft", 1), ("requests", 1), ("tokens", 1), ("crash", 0)])

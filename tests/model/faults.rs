@@ -22,6 +22,7 @@ impl Protocol {
             Fault::Lag => world.gateways[victim].change(|gateway| gateway.lags = true),
             Fault::Miss => world.gateways[victim].change(|gateway| gateway.miss()),
             Fault::Break => self.cut(world, victim),
+            Fault::GatewayTimeout => self.answer_unknown(world, victim),
             Fault::NewEra => self.bump_era(world),
             Fault::Restore => self.restore(world),
             Fault::Late | Fault::Ambiguous | Fault::Twice | Fault::SlowAnswer => {

@@ -146,7 +146,18 @@ impl Protocol {
         }
     }
 
-    /// D is over since the cut.
+    /// A whole response that says only that somebody on the way gave up waiting: what was sent may take effect for D.
+    pub(crate) fn answer_unknown(&self, world: &mut World, index: usize) {
+        let (now, control) = (world.now(), self.control);
+        let flight = &mut world.flights[index];
+        flight.bound_by(latest_effect(control, now));
+        flight.over_at = Some(now + TIMING.lock_delay);
+        if control == Some(Control::GatewayTimeoutIsAnAnswer) {
+            self.drop_guard(world, index);
+        }
+    }
+
+    /// D is over since the cut, or since an answer that leaves the outcome unknown.
     pub(crate) fn release(&self, world: &mut World, index: usize) {
         self.drop_guard(world, index);
     }

@@ -23,13 +23,15 @@ pub(crate) enum Fault {
     SlowAnswer,
     /// The upstream breaks a connection off.
     Break,
+    /// A load balancer before the upstream answers 504, and the upstream goes on.
+    GatewayTimeout,
     /// An operator begins an era.
     NewEra,
     /// etcd is restored from a backup without members, and an era begins.
     Restore,
 }
 
-pub(crate) const FAULTS: usize = 11;
+pub(crate) const FAULTS: usize = 12;
 
 /// How much of each; or how much of it has happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,6 +54,7 @@ impl Fault {
         ("twice", Self::Twice),
         ("slow-answer", Self::SlowAnswer),
         ("break", Self::Break),
+        ("gateway-timeout", Self::GatewayTimeout),
         ("new-era", Self::NewEra),
         ("restore", Self::Restore),
     ];
@@ -209,6 +212,7 @@ const LAG: Limits = Limits::new(1, 1).with(Fault::Lag, 1);
 const MISS: Limits = Limits::new(2, 1).with(Fault::Miss, 1);
 const LATE: Limits = Limits::new(1, 1).with(Fault::Late, 1);
 const AMBIGUOUS: Limits = Limits::new(2, 1).with(Fault::Ambiguous, 1).with(Fault::Twice, 1);
+const GAVE_UP: Limits = Limits::new(2, 1).with(Fault::GatewayTimeout, 1).with(Fault::Break, 1);
 const RESTORE: Limits = Limits::new(2, 2).with(Fault::Restore, 1).with(Fault::Crash, 1);
 const OUT_OF_TOUCH: Limits =
     Limits::new(1, 3).with(Fault::Lag, 1).with(Fault::Stop, 1).with(Fault::SlowAnswer, 1);
@@ -222,7 +226,8 @@ const TWO: Limits = Limits::new(1, 2)
     .with(Fault::Ambiguous, 2)
     .with(Fault::Twice, 2)
     .with(Fault::SlowAnswer, 2)
-    .with(Fault::Break, 2);
+    .with(Fault::Break, 2)
+    .with(Fault::GatewayTimeout, 2);
 
 /// All of them, the large ones last.
 pub(crate) const SETTINGS: &[Setting] = &[
@@ -240,6 +245,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting { name: "lag-brief", limits: Limits { requests: 0, ..LAG }, ..ALOFT },
     Setting { name: "upload", writes: 2, claims: 1, halves: 3, ..PLAIN },
     Setting { name: "stopped-upload", writes: 2, prelude: STOPPED, limits: STOP, ..ALOFT },
+    Setting { name: "gateway-timeout", claims: 1, halves: 3, limits: GAVE_UP, ..PLAIN },
     Setting { name: "joiner-misses", up: 1, limits: MISS, size: Size::Minutes, ..PLAIN },
     Setting { name: "ambiguous", claims: 1, halves: 2, limits: AMBIGUOUS, size: Size::Minutes, ..PLAIN },
     Setting { name: "stop", limits: STOP, size: Size::Hour, ..ALOFT },

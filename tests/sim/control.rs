@@ -51,6 +51,7 @@ controls! {
     OlderEraOpen = "older-era-open",
     EraWithoutTombstone = "era-without-tombstone",
     NoCheckBetweenChunks = "no-check-between-chunks",
+    GatewayTimeoutIsAnAnswer = "a-gateway-timeout-is-an-answer",
     // From here on the simulation's own.
     WildClocks = "clocks-beyond-the-assumed-error",
     PauseBeforeWrite = "pause-before-the-write",

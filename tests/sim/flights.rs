@@ -4,6 +4,7 @@
 //! that crashed or passed its validity, takes effect within D after that, or not at all: that is assumed of it.
 //! What must stay true: the judge hears of every forward, effect and certain end at its true time.
 
+mod gave_up;
 mod upload;
 
 use std::time::Duration;
@@ -252,6 +253,7 @@ impl World {
             let after = self.dice.below(service + 1);
             self.set_after(after, Event::Break { flight: id });
         }
+        self.lose_patience(id, service);
         self.set_after(service, Event::Respond { flight: id });
         if self.is(Control::GuardDroppedAtHead) {
             let head = self.dice.below(service + 1);

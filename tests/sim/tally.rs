@@ -37,6 +37,7 @@ tally! {
     chunks: "writes of requests that had begun",
     cut_uploads: "requests cut because their incarnation was over before their last write",
     unknown: "upstream connections broken",
+    gateway_timeouts: "responses of 504 while the upstream went on",
     swept: "requests cut at the drain time-out",
     raises: "marks raised",
     seals: "marks sealed",

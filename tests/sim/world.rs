@@ -112,6 +112,13 @@ pub(crate) enum Event {
     Break {
         flight: u64,
     },
+    /// A load balancer answers 504, which arrives.
+    GaveUp {
+        flight: u64,
+    },
+    TimedOut {
+        flight: u64,
+    },
     Head {
         flight: u64,
     },
@@ -419,6 +426,8 @@ impl World {
             Event::Effect { flight, draw } => self.take_effect(flight, draw),
             Event::Respond { flight } => self.respond(flight),
             Event::Break { flight } => self.break_off(flight),
+            Event::GaveUp { flight } => self.gave_up(flight),
+            Event::TimedOut { flight } => self.timed_out(flight),
             Event::Head { flight } => self.head_arrives(flight),
             Event::HangUp { flight } => self.hang_up(flight),
             Event::Complete { flight } => self.complete(flight),
@@ -468,6 +477,7 @@ impl World {
             | Event::LookAgain { host, .. } => Some(*host),
             Event::Write { flight }
             | Event::Chunk { flight }
+            | Event::TimedOut { flight }
             | Event::Head { flight }
             | Event::HangUp { flight }
             | Event::Complete { flight }
