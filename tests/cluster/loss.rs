@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::support::line::Harm;
 use crate::support::record::Cut;
 use crate::support::writer::Begun;
 use crate::support::{A_WHILE, SLACK, Timing, Trial, eventually, stays, trial};
@@ -176,4 +177,22 @@ fn when_all_gateways_are_killed_the_next_ones_pass_the_open_token_at_once_and_ra
     println!("the first raise after all were killed took {took:?}");
     assert!(took <= bound + SLACK, "{took:?}");
     trial.is_kept().is_worth(1, 5);
+}
+
+/// As behind a Kubernetes Service whose node is gone: one address, and connections that nobody answers or ends.
+#[test]
+fn a_gateway_with_one_address_of_etcd_outlives_the_loss_of_its_connections() {
+    let name = "a_gateway_with_one_address_of_etcd_outlives_the_loss_of_its_connections";
+    let builder = trial(name).validity(Duration::from_secs(4)).with_one_address();
+    let Some(trial) = builder.start() else { return };
+    trial.raises("ledger", 7);
+    let before = incarnation(&trial);
+    for token in 8..=10 {
+        trial.gateways[2].line().suffers(Harm::Lose, None);
+        let outcome = trial.gateways[2].write("ledger", token).send();
+        assert!(outcome.passed(), "{outcome:?}");
+        stays("it serves", trial.timing.validity, || trial.gateways[2].door.says_ready());
+    }
+    assert_eq!(incarnation(&trial), before, "it was never fenced");
+    trial.is_kept();
 }

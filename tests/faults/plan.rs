@@ -139,6 +139,7 @@ impl fmt::Display for Kind {
         let harm = |harm| match harm {
             Harm::Cut => "cut",
             Harm::Swallow => "swallows all",
+            Harm::Lose => "is lost",
             Harm::SwallowRequests => "swallows requests",
             Harm::SwallowAnswers => "swallows answers",
             Harm::FallSilent(..) => "late answers, then silence",

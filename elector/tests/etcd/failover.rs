@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::relay::Relay;
 use super::server::Cluster;
-use super::{campaign, candidacy, connect, eventually, lead, renew, within};
+use super::{campaign, candidacy, connect, eventually, lead, next, renew, within};
 
 const TTL: u64 = 5;
 
@@ -121,4 +121,28 @@ async fn a_candidate_hears_of_its_turn_although_the_watch_missed_it_and_it_was_c
     let next = within(Duration::from_secs(15), waiting).await.unwrap();
     assert!(next.token > leading.token);
     renew(&relayed, &next).await.unwrap();
+}
+
+/// As behind a Kubernetes Service whose node is gone: one address, and a connection that nobody answers or ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_the_network_lost_costs_a_second_with_one_endpoint() {
+    let name = "a_connection_that_the_network_lost_costs_a_second_with_one_endpoint";
+    let Some(cluster) = Cluster::start(name, 1) else { return };
+    let relay = Relay::start(cluster.nodes[0].port).await;
+    let backend = connect(&format!("etcd://127.0.0.1:{}/test", relay.port));
+    let grant = lead(&backend, candidacy("r", "me", 60)).await;
+    let mut seen = backend.observe(&grant.resource);
+    // The picture may be older than the leader at first.
+    while next(&mut seen).await.map(|leader| leader.token) != Some(grant.token) {}
+    for _ in 0..3 {
+        relay.lose_connections();
+        let started = Instant::now();
+        renew(&backend, &grant).await.expect("it is asked again, on a new connection");
+        let took = started.elapsed();
+        println!("renewed after {took:?}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+    }
+    // The watch finds its way, too.
+    cluster.ask(&["del", &format!("/test/e/r/{}", grant.lease)]);
+    assert_eq!(next(&mut seen).await, None);
 }

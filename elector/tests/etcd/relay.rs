@@ -1,6 +1,6 @@
 //! A TCP relay in front of etcd that loses what it is told to lose.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ struct Faults {
     swallow_requests: AtomicBool,
     /// Requests arrive, answers do not.
     swallow_answers: AtomicBool,
+    /// Connections that were made before this many losses carry nothing any more.
+    losses: AtomicU64,
     /// Nobody gets through.
     closed: AtomicBool,
     /// Answers are late.
@@ -71,6 +73,11 @@ impl Relay {
         self.swallow_answers();
     }
 
+    /// Connections stand, but nothing gets through any more on those that there are; new ones are fine.
+    pub(crate) fn lose_connections(&self) {
+        self.faults.losses.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Answers are later and later; after so long nothing gets through any more but those that are on their way.
     #[allow(dead_code, reason = "for the gateways' tests, which share this file")]
     pub(crate) fn falls_silent(&self, most: Duration, over: Duration) {
@@ -108,15 +115,18 @@ async fn serve(listener: TcpListener, target: u16, faults: Arc<Faults>, cuts: wa
             continue;
         }
         let (faults, mut cuts) = (faults.clone(), cuts.clone());
+        let born = faults.losses.load(Ordering::SeqCst);
         cuts.mark_unchanged();
         tokio::spawn(async move {
             let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else { return };
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
             let at_once = Mutex::new(None);
+            let swallows =
+                |one: &AtomicBool| one.load(Ordering::SeqCst) || faults.losses.load(Ordering::SeqCst) > born;
             tokio::select! {
-                () = copy(from_client, to_server, &faults.swallow_requests, &at_once) => {}
-                () = copy(from_server, to_client, &faults.swallow_answers, &faults.ramp) => {}
+                () = copy(from_client, to_server, || swallows(&faults.swallow_requests), &at_once) => {}
+                () = copy(from_server, to_client, || swallows(&faults.swallow_answers), &faults.ramp) => {}
                 _ = cuts.changed() => {}
             }
         });
@@ -127,7 +137,7 @@ async fn serve(listener: TcpListener, target: u16, faults: Arc<Faults>, cuts: wa
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    swallow: &AtomicBool,
+    swallows: impl Fn() -> bool,
     ramp: &Mutex<Option<Ramp>>,
 ) {
     let (send, mut under_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
@@ -135,7 +145,7 @@ async fn copy(
         let mut buffer = vec![0; 16 << 10];
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
             let due = Instant::now() + ramp.lock().unwrap().map_or(Duration::ZERO, Ramp::latency);
-            if !swallow.load(Ordering::SeqCst) && send.send((due, buffer[..read].to_vec())).is_err() {
+            if !swallows() && send.send((due, buffer[..read].to_vec())).is_err() {
                 return;
             }
         }

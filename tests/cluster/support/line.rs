@@ -15,9 +15,11 @@ pub(crate) enum Harm {
     Cut,
     /// Connections stand, and nothing that is said on them arrives.
     Swallow,
-    /// The same for what the gateway says; etcd's words arrive.
+    /// The same on the connections that there are; new ones are fine.
+    Lose,
+    /// Nothing that the gateway says arrives; etcd's words do.
     SwallowRequests,
-    /// The same for what etcd says; the gateway's words arrive.
+    /// Nothing that etcd says arrives; the gateway's words do.
     SwallowAnswers,
     /// Answers are later and later, then silence but for those that are on their way: how late at the end, and after
     /// how long that is, in milliseconds.
@@ -69,6 +71,7 @@ impl Line {
             match harm {
                 Harm::Cut => relay.close(),
                 Harm::Swallow => relay.swallow_everything(),
+                Harm::Lose => relay.lose_connections(),
                 Harm::SwallowRequests => relay.swallow_requests(),
                 Harm::SwallowAnswers => relay.swallow_answers(),
                 Harm::FallSilent(most, over) => {

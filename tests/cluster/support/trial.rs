@@ -31,6 +31,8 @@ pub(crate) struct Builder {
     lock_delay: Duration,
     routes: Table,
     relayed: bool,
+    /// The gateways know of one address of etcd only.
+    narrowed: bool,
     alone: bool,
     shared: bool,
     environment: Vec<(String, String)>,
@@ -111,6 +113,7 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         lock_delay: LOCK_DELAY,
         routes,
         relayed: false,
+        narrowed: false,
         alone: false,
         shared: true,
         environment: Vec::new(),
@@ -144,6 +147,12 @@ impl Builder {
     /// Every gateway has a line to etcd that can be cut.
     pub(crate) fn relayed(mut self) -> Self {
         self.relayed = true;
+        self
+    }
+
+    /// Every gateway has a line to one node, as if that were the address of all.
+    pub(crate) fn with_one_address(mut self) -> Self {
+        (self.relayed, self.narrowed) = (true, true);
         self
     }
 
@@ -221,9 +230,10 @@ impl Builder {
     ) -> Gateway {
         let name = format!("gateway-{number}");
         let line = etcd.filter(|_| self.relayed).map(|etcd| Line::to(etcd.ports()));
-        let ports = line.as_ref().map(Line::ports).or(etcd.map(|etcd| etcd.ports()));
+        let mut ports = line.as_ref().map(Line::ports).or(etcd.map(|etcd| etcd.ports())).unwrap_or_default();
+        ports.truncate(if self.narrowed { 1 } else { usize::MAX });
         let upstream = format!("http://{}/{name}", upstream.address);
-        let place = Place { name: name.clone(), etcd: ports.unwrap_or_default(), upstream };
+        let place = Place { name: name.clone(), etcd: ports, upstream };
         let command = self.stand_in.map_or_else(|| self.highgate(&place, folder), |make| make(&place));
         let command = command.under(&self.shift(number));
         let with = |command: process::Builder, (name, value): &(String, String)| command.env(name, value);

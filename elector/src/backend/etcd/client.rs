@@ -2,7 +2,7 @@
 //!
 //! One channel per endpoint. A call that its endpoint does not answer soon is sent to the next one as well,
 //! the first answer counts, and an endpoint that fails or keeps silent is ejected for a while: one node of
-//! three that is stopped costs a fraction of a second once. Every call has a deadline. The elector's backend
+//! three that is stopped costs a fraction of a second once. Where there is one endpoint only, it is asked again. Every call has a deadline. The elector's backend
 //! and the gateway's store use it. What must stay true: whatever is passed to [`Client::call`] may be run
 //! twice by etcd, so it is a read, or a transaction whose compares refuse the second run.
 
@@ -17,7 +17,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 
-use super::endpoint::{Endpoint, Endpoints};
+use super::endpoint::{Connection, Endpoint, Endpoints};
 use super::login::{AuthToken, Logins};
 use super::url::EtcdUrl;
 use super::wire::Call;
@@ -26,8 +26,8 @@ use super::wire::Call;
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// How long an endpoint may think before another one is asked, too.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// The same when there is no other one: only a proposal that etcd lost in an election needs it.
-const PATIENCE_WITH_ONE: Duration = Duration::from_millis(1500);
+/// The same when there is no other one: then it is asked again, on a new connection if this one is silent.
+const PATIENCE_WITH_ONE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const LARGEST_ANSWER: usize = 64 << 20;
 
@@ -84,7 +84,9 @@ impl Client {
         let mut patience = self.patience();
         while Instant::now() < deadline {
             let endpoint = self.inner.endpoints.pick();
-            attempts.spawn(attempt(self.clone(), Arc::clone(&endpoint), request.clone(), deadline));
+            let (connection, sent) = (endpoint.connection(), std::time::Instant::now());
+            let way = (Arc::clone(&endpoint), connection.clone());
+            attempts.spawn(attempt(self.clone(), way, request.clone(), deadline));
             match timeout_at(deadline.min(Instant::now() + patience), attempts.join_next()).await {
                 Ok(Some(Ok(Err(CallError::Unavailable(detail))))) => {
                     last = CallError::Unavailable(detail);
@@ -98,6 +100,7 @@ impl Client {
                 Ok(Some(Err(_)) | None) => {}
                 Err(_) => {
                     endpoint.eject();
+                    endpoint.is_silent(&connection, sent);
                     // If all of them are slow, more questions make them slower.
                     patience *= 2;
                 }
@@ -128,15 +131,18 @@ impl Client {
 /// One request to one endpoint, which is judged by it.
 async fn attempt<C: Call>(
     client: Client,
-    endpoint: Arc<Endpoint>,
+    (endpoint, connection): (Arc<Endpoint>, Connection),
     request: C,
     deadline: Instant,
 ) -> Result<C::Answer, CallError> {
-    let answer = timeout_at(deadline, log_in_and_send(&client, &endpoint, request)).await;
+    let answer = timeout_at(deadline, log_in_and_send(&client, &endpoint, &connection, request)).await;
     let answer = answer.unwrap_or_else(|_| Err(CallError::Unavailable("silence".to_owned())));
     match &answer {
         Err(CallError::Unavailable(_)) => endpoint.eject(),
-        _ => endpoint.worked(),
+        _ => {
+            endpoint.worked();
+            connection.worked();
+        }
     }
     answer.map_err(|error| match error {
         CallError::Unavailable(detail) => CallError::Unavailable(format!("{}: {detail}", endpoint.name)),
@@ -149,14 +155,15 @@ async fn attempt<C: Call>(
 async fn log_in_and_send<C: Call>(
     client: &Client,
     endpoint: &Arc<Endpoint>,
+    connection: &Connection,
     request: C,
 ) -> Result<C::Answer, CallError> {
     let token = client.token(endpoint).await?;
-    match send(endpoint, request.clone(), token.clone()).await.map_err(judge) {
+    match send(connection, request.clone(), token.clone()).await.map_err(judge) {
         Err(CallError::TokenRefused) if client.inner.logins.is_needed() => {
             client.forget_token(&token);
             let token = client.token(endpoint).await?;
-            match send(endpoint, request, token.clone()).await.map_err(judge) {
+            match send(connection, request, token.clone()).await.map_err(judge) {
                 Err(error @ CallError::TokenRefused) => {
                     // It was fetched just now: a node that is behind does not know it yet, or it ran out on the way.
                     client.forget_token(&token);
@@ -170,11 +177,11 @@ async fn log_in_and_send<C: Call>(
 }
 
 pub(super) async fn send<C: Call>(
-    endpoint: &Endpoint,
+    connection: &Connection,
     request: C,
     token: AuthToken,
 ) -> Result<C::Answer, Status> {
-    let mut grpc = ready(endpoint).await?;
+    let mut grpc = ready(connection).await?;
     let path = PathAndQuery::from_static(C::PATH);
     let codec = ProstCodec::<C, C::Answer>::default();
     if !C::STREAMED {
@@ -185,11 +192,11 @@ pub(super) async fn send<C: Call>(
     answers.message().await?.ok_or_else(|| Status::unavailable("the stream ended without an answer"))
 }
 
-/// The endpoint's channel, once it is connected.
+/// The connection, once it is made.
 pub(super) async fn ready(
-    endpoint: &Endpoint,
+    connection: &Connection,
 ) -> Result<tonic::client::Grpc<tonic::transport::Channel>, Status> {
-    let grpc = tonic::client::Grpc::new(endpoint.channel.clone());
+    let grpc = tonic::client::Grpc::new(connection.channel.clone());
     let mut grpc = grpc.max_decoding_message_size(LARGEST_ANSWER);
     grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
     Ok(grpc)

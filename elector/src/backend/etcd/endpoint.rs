@@ -1,13 +1,16 @@
-//! One etcd node as a client sees it: its channel, and whether it is worth asking.
+//! One etcd node as a client sees it: its connection, and whether it is worth asking.
 //!
 //! Used by [`super::client`]. A node that failed or kept silent is ejected for a while, longer each time; a
-//! node that answered is good again. What must stay true: with every node ejected one is still tried, so that
-//! a cluster that comes back is found without anybody's help.
+//! node that answered is good again. A connection on which a question was not answered, nor any other since it was
+//! sent, is left for a new one: the network may have lost it without telling, and behind one address (a Kubernetes
+//! Service) the next one may lead to another node. What must stay true: with every node ejected one is still tried, so
+//! that a cluster that comes back is found without anybody's help.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use super::url::{EtcdUrl, Tls};
@@ -27,8 +30,19 @@ pub(super) struct Endpoints {
 
 pub(super) struct Endpoint {
     pub(super) name: String,
-    pub(super) channel: Channel,
+    address: tonic::transport::Endpoint,
+    connection: Mutex<Connection>,
+    /// Does the I/O of every connection, whoever asks for one.
+    runtime: Handle,
     health: Mutex<Health>,
+}
+
+/// A way to a node; clones share it. Requests that were sent on it may still be answered when there is a newer one.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) channel: Channel,
+    /// When the last answer came by it; None before the first.
+    heard: Arc<Mutex<Option<Instant>>>,
 }
 
 #[derive(Default)]
@@ -41,17 +55,14 @@ impl Endpoints {
     /// Connects lazily: no I/O yet. Called within the runtime that is to do the I/O.
     pub(super) fn open(url: &EtcdUrl) -> Result<Self, tonic::transport::Error> {
         let tls = url.tls.as_ref().map(client_tls);
-        let open = |name: &String| {
-            let channel = channel(name, tls.as_ref())?;
-            Ok(Arc::new(Endpoint { name: name.clone(), channel, health: Mutex::default() }))
-        };
+        let open = |name: &String| Endpoint::open(name, tls.as_ref()).map(Arc::new);
         let all = url.endpoints.iter().map(open).collect::<Result<Vec<_>, tonic::transport::Error>>()?;
         // Clients of one cluster begin at different nodes.
         let start = uuid::Uuid::new_v4().as_fields().0 as usize % all.len();
         Ok(Self { all, current: AtomicUsize::new(start) })
     }
 
-    /// Whether there is another one to turn to.
+    /// Whether there is no other one to turn to.
     pub(super) fn is_one(&self) -> bool {
         self.all.len() == 1
     }
@@ -72,6 +83,37 @@ impl Endpoints {
 }
 
 impl Endpoint {
+    fn open(name: &str, tls: Option<&ClientTlsConfig>) -> Result<Self, tonic::transport::Error> {
+        let address = address(name, tls)?;
+        let connection = Mutex::new(Connection::to(&address));
+        let (name, runtime, health) = (name.to_owned(), Handle::current(), Mutex::default());
+        Ok(Self { name, address, connection, runtime, health })
+    }
+
+    /// What the next request is sent on.
+    pub(super) fn connection(&self) -> Connection {
+        self.current().clone()
+    }
+
+    /// Whether requests are still sent on this one.
+    pub(super) fn is_at(&self, connection: &Connection) -> bool {
+        self.current().is(connection)
+    }
+
+    /// A question that was sent at `since` is not answered. If nothing else was either, the next ones go out on a new
+    /// connection.
+    pub(super) fn is_silent(&self, connection: &Connection, since: Instant) {
+        let mut current = self.current();
+        if current.is(connection) && connection.heard().is_none_or(|heard| heard < since) {
+            let _within = self.runtime.enter();
+            *current = Connection::to(&self.address);
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().expect("nothing panics while it holds this lock")
+    }
+
     pub(super) fn is_ejected(&self) -> bool {
         self.health().ejected_until.is_some_and(|until| Instant::now() < until)
     }
@@ -87,12 +129,35 @@ impl Endpoint {
         health.ejected_until = Some(Instant::now() + pause.min(LONGEST_EJECTION));
     }
 
-    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
+    fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().expect("nothing panics while it holds this lock")
     }
 }
 
-fn channel(name: &str, tls: Option<&ClientTlsConfig>) -> Result<Channel, tonic::transport::Error> {
+impl Connection {
+    /// Connects when it is first used.
+    fn to(address: &tonic::transport::Endpoint) -> Self {
+        Self { channel: address.connect_lazy(), heard: Arc::default() }
+    }
+
+    /// Something was answered on it.
+    pub(super) fn worked(&self) {
+        *self.heard() = Some(Instant::now());
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.heard.lock().expect("nothing panics while it holds this lock")
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.heard, &other.heard)
+    }
+}
+
+fn address(
+    name: &str,
+    tls: Option<&ClientTlsConfig>,
+) -> Result<tonic::transport::Endpoint, tonic::transport::Error> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut endpoint = tonic::transport::Endpoint::from_shared(format!("{scheme}://{name}"))?
         .connect_timeout(CONNECT_TIMEOUT)
@@ -102,7 +167,7 @@ fn channel(name: &str, tls: Option<&ClientTlsConfig>) -> Result<Channel, tonic::
     if let Some(tls) = tls {
         endpoint = endpoint.tls_config(tls.clone())?;
     }
-    Ok(endpoint.connect_lazy())
+    Ok(endpoint)
 }
 
 fn client_tls(tls: &Tls) -> ClientTlsConfig {

@@ -6,14 +6,14 @@
 //! one, and only the token that etcd refused is forgotten, never one that was fetched since.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::metadata::{Ascii, MetadataValue};
 
 use super::client::{CallError, judge, send};
-use super::endpoint::Endpoint;
+use super::endpoint::{Connection, Endpoint};
 use super::url::Login;
 use super::wire::AuthenticateRequest;
 
@@ -97,9 +97,11 @@ async fn fetch(
     endpoint: Arc<Endpoint>,
     tell: watch::Sender<Option<Answer>>,
 ) {
-    let answer = timeout(LOGIN_DEADLINE, authenticate(&login, &endpoint)).await;
+    let (connection, sent) = (endpoint.connection(), Instant::now());
+    let answer = timeout(LOGIN_DEADLINE, authenticate(&login, &connection)).await;
     let answer = answer.unwrap_or_else(|_| {
         endpoint.eject();
+        endpoint.is_silent(&connection, sent);
         Err(CallError::Unavailable(format!("{}: silence after the login", endpoint.name)))
     });
     *logins.state() = match &answer {
@@ -109,9 +111,9 @@ async fn fetch(
     tell.send_replace(Some(answer));
 }
 
-async fn authenticate(login: &Login, endpoint: &Endpoint) -> Answer {
+async fn authenticate(login: &Login, connection: &Connection) -> Answer {
     let ask = AuthenticateRequest { name: login.user.clone(), password: login.password.clone() };
-    let answer = match send(endpoint, ask, None).await.map_err(judge) {
+    let answer = match send(connection, ask, None).await.map_err(judge) {
         Err(CallError::Refused(detail)) if detail.contains("authentication is not enabled") => {
             return Ok(None);
         }

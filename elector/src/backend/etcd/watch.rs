@@ -17,7 +17,7 @@ use tonic::Streaming;
 use tonic_prost::ProstCodec;
 
 use super::client::{CallError, Client, judge, ready, with_metadata};
-use super::endpoint::Endpoint;
+use super::endpoint::{Connection, Endpoint};
 use super::login::AuthToken;
 use super::wire::{
     Event, WATCH, WatchAsk, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
@@ -46,6 +46,7 @@ pub struct Watch {
 
 struct Open {
     endpoint: Arc<Endpoint>,
+    connection: Connection,
     asks: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
     /// What the stream was opened with.
@@ -116,6 +117,7 @@ impl Watch {
             let heard = match timeout(ASK_AFTER, open.answers.message()).await {
                 Ok(Ok(Some(answer))) => {
                     open.heard = Instant::now();
+                    open.connection.worked();
                     self.hear(answer)?
                 }
                 Ok(Ok(None) | Err(_)) => Heard::Ended,
@@ -186,8 +188,14 @@ impl Watch {
                 return Ok(false);
             }
         };
-        let opened = timeout(OPEN_DEADLINE, self.open_at(Arc::clone(&endpoint), token.clone())).await;
-        match opened.unwrap_or_else(|_| Err(CallError::Unavailable("silence".to_owned()))) {
+        let (connection, sent) = (endpoint.connection(), Instant::now());
+        let way = (Arc::clone(&endpoint), connection.clone());
+        let opened = timeout(OPEN_DEADLINE, self.open_at(way, token.clone())).await;
+        let opened = opened.unwrap_or_else(|_| {
+            endpoint.is_silent(&connection, sent.into_std());
+            Err(CallError::Unavailable("silence".to_owned()))
+        });
+        match opened {
             Ok(open) => {
                 self.open = Some(open);
                 return Ok(true);
@@ -200,7 +208,11 @@ impl Watch {
         Ok(false)
     }
 
-    async fn open_at(&self, endpoint: Arc<Endpoint>, token: AuthToken) -> Result<Open, CallError> {
+    async fn open_at(
+        &self,
+        (endpoint, connection): (Arc<Endpoint>, Connection),
+        token: AuthToken,
+    ) -> Result<Open, CallError> {
         let (asks, requests) = mpsc::channel(2);
         let create = WatchCreateRequest {
             key: self.key.clone(),
@@ -209,19 +221,24 @@ impl Watch {
         };
         let create = WatchRequest { ask: Some(WatchAsk::Create(create)) };
         asks.try_send(create).expect("the channel is new and has room for two");
-        let mut grpc = ready(&endpoint).await.map_err(judge)?;
+        let mut grpc = ready(&connection).await.map_err(judge)?;
         let request = with_metadata(ReceiverStream::new(requests), token.clone());
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
         let answers =
             grpc.streaming(request, PathAndQuery::from_static(WATCH), codec).await.map_err(judge)?;
-        Ok(Open { endpoint, asks, answers: answers.into_inner(), token, heard: Instant::now() })
+        let answers = answers.into_inner();
+        Ok(Open { endpoint, connection, asks, answers, token, heard: Instant::now() })
     }
 }
 
 impl Open {
     fn ask_for_progress(&self) -> Heard {
         let silence = self.heard.elapsed();
-        if silence >= DEAD_AFTER || (self.endpoint.is_ejected() && silence >= 2 * ASK_AFTER) {
+        let doubtful = self.endpoint.is_ejected() && silence >= 2 * ASK_AFTER;
+        // Others have found the connection silent, too, and left it.
+        let left = silence >= ASK_AFTER && !self.endpoint.is_at(&self.connection);
+        if silence >= DEAD_AFTER || doubtful || left {
+            self.endpoint.is_silent(&self.connection, self.heard.into_std());
             return Heard::Ended;
         }
         let ask = WatchRequest { ask: Some(WatchAsk::Progress(WatchProgressRequest {})) };
