@@ -58,7 +58,9 @@ mod tests {
 
     #[test]
     fn a_url_with_a_password_is_a_secret() {
-        for url in ["etcd://me:pass@h:1/p", "etcd://me:p@ss@h:1", "me:pass@h", "etcd://:@h:1", "etcd://a:1/b@c"] {
+        for url in
+            ["etcd://me:pass@h:1/p", "etcd://me:p@ss@h:1", "me:pass@h", "etcd://:@h:1", "etcd://a:1/b@c"]
+        {
             assert!(has_password(url), "{url}");
         }
         for url in ["etcd://h:1,i:2/p", "highgate://127.0.0.1:9901", "etcd://me@h:1", ""] {

@@ -134,7 +134,12 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn lead(args: &RunArgs, access: &Access, leadership: Leadership, asks: &mut Asks) -> anyhow::Result<ExitCode> {
+async fn lead(
+    args: &RunArgs,
+    access: &Access,
+    leadership: Leadership,
+    asks: &mut Asks,
+) -> anyhow::Result<ExitCode> {
     say(&format!("leading {} with token {}", leadership.resource(), leadership.token()));
     // What was granted may be shorter than what was asked for.
     let terms = match Terms::new(leadership.grant().ttl, args.grace) {

@@ -6,7 +6,8 @@ const SECRET: &str = "open-sesame";
 const RESOURCE: [&str; 2] = ["--resource", "r"];
 
 /// What a command sees of its environment, and of that of the processes above it.
-const SHOW: &str = "env; for pid in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' '\\n' < /proc/$pid/environ; done";
+const SHOW: &str =
+    "env; for pid in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' '\\n' < /proc/$pid/environ; done";
 
 #[test]
 fn the_jobs_secret_opens_the_elections_and_the_operators_does_as_well() {

@@ -88,7 +88,9 @@ async fn outcome(is_dead: bool, lease: &Lease) -> String {
     }
     match lease.resign().await {
         Ok(()) => format!("{killed}; its guardian has ended the command and resigned"),
-        Err(error) => format!("{killed}; its guardian has ended the command; the lease runs out by itself: {error}"),
+        Err(error) => {
+            format!("{killed}; its guardian has ended the command; the lease runs out by itself: {error}")
+        }
     }
 }
 

@@ -24,7 +24,9 @@ pub(super) enum SecretError {
     Unreadable { path: String, source: io::Error },
     #[error("{path} is empty: it has to contain the secret for the gateway's elections")]
     Empty { path: String },
-    #[error("--token-file is the secret for a gateway's elections; this backend has its own in the URL or needs none")]
+    #[error(
+        "--token-file is the secret for a gateway's elections; this backend has its own in the URL or needs none"
+    )]
     NotAGateway,
 }
 
@@ -47,7 +49,8 @@ impl Access {
 
 fn read(path: &Path) -> Result<String, SecretError> {
     let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|source| SecretError::Unreadable { path: name(), source })?;
+    let text =
+        std::fs::read_to_string(path).map_err(|source| SecretError::Unreadable { path: name(), source })?;
     match text.trim() {
         "" => Err(SecretError::Empty { path: name() }),
         secret => Ok(secret.to_owned()),

@@ -50,8 +50,9 @@ impl Wire {
             return Err("it has to be a host and a port, like highgate://127.0.0.1:9901".to_owned());
         }
         let header = |secret| {
-            let mut value = HeaderValue::try_from(format!("Bearer {secret}"))
-                .map_err(|_| "the secret for its elections has characters that no header can carry".to_owned())?;
+            let mut value = HeaderValue::try_from(format!("Bearer {secret}")).map_err(|_| {
+                "the secret for its elections has characters that no header can carry".to_owned()
+            })?;
             value.set_sensitive(true);
             Ok::<_, String>(value)
         };
