@@ -3,13 +3,17 @@
 #
 #   lead.sh RESOURCE COMMAND [ARGUMENT...]
 #
-# The command gets FENCING_TOKEN. It is stopped when leadership is lost (then the exit code is 75); else its own
-# exit code is passed on. HIGHGATE_ELECTIONS is the address of the gateway's elections port (or, without one, of its
-# admin port), HIGHGATE_ELECTIONS_TOKEN the jobs' secret if it wants one, TTL the lease in whole seconds, at least 3.
+# The command gets FENCING_TOKEN and FENCING_RESOURCE, to be sent as X-Fencing-Token and X-Fencing-Resource. It is
+# stopped when leadership is lost (then the exit code is 75); else its own exit code is passed on. HIGHGATE_ELECTIONS is
+# the address of the gateway's elections port (or, without one, of its admin port), HIGHGATE_ELECTIONS_TOKEN the jobs'
+# secret if it wants one, TTL the lease in whole seconds, at least 3.
 set -u
 
 gateway=${HIGHGATE_ELECTIONS:-${HIGHGATE_ADMIN:-127.0.0.1:9901}}
 ttl=${TTL:-15}
+# The command does not get the secret.
+secret=${HIGHGATE_ELECTIONS_TOKEN:-}
+unset HIGHGATE_ELECTIONS_TOKEN HIGHGATE_ADMIN_TOKEN
 resource=${1:?usage: lead.sh RESOURCE COMMAND [ARGUMENT...]}
 shift
 
@@ -18,7 +22,7 @@ now() { cut -d. -f1 /proc/uptime; }
 
 # call NAME JSON LIMIT: the answer, and its status on the last line.
 call() {
-    curl -s --max-time "$3" -w '\n%{http_code}\n' -H "Authorization: Bearer ${HIGHGATE_ELECTIONS_TOKEN:-}" \
+    curl -s --max-time "$3" -w '\n%{http_code}\n' -H "Authorization: Bearer $secret" \
         -d "$2" "http://$gateway/v1/elections/$1"
 }
 
@@ -36,7 +40,8 @@ while :; do
 done
 lease=$(printf '%s' "$answer" | sed -n 's/.*"lease":"\([0-9a-f]*\)".*/\1/p')
 FENCING_TOKEN=$(printf '%s' "$answer" | sed -n 's/.*"token":\([0-9]*\).*/\1/p')
-export FENCING_TOKEN
+FENCING_RESOURCE=$resource
+export FENCING_TOKEN FENCING_RESOURCE
 held="{\"resource\":\"$resource\",\"lease\":\"$lease\"}"
 
 # Renews until it cannot, then stops the work. What it may count on starts before a renewal is sent, and whole

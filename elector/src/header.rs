@@ -1,4 +1,4 @@
-//! The token on every request, for clients that are tower services over `http` types.
+//! The token and its resource on every request, for clients that are tower services over `http` types.
 //!
 //! [`FencingLayer`] goes around a client. What must stay true: a request never leaves with the token of a
 //! leadership that is over by this process's clock. That spares the gate the refusal; it does not replace it.
@@ -13,21 +13,24 @@ use tower_service::Service;
 use crate::leadership::{Lost, TokenSource};
 use crate::token::headers;
 
-/// Puts the token of a leadership on requests.
+/// Puts the token of a leadership on requests, and the resource that it is for: a route whose clients name the resource
+/// would take a token without it for that of another.
 #[derive(Clone, Debug)]
 pub struct FencingLayer {
     source: TokenSource,
     name: HeaderName,
+    resource: HeaderValue,
 }
 
 impl FencingLayer {
     pub fn new(source: TokenSource) -> Self {
-        Self { source, name: HeaderName::from_static(headers::TOKEN) }
+        Self::named(source, HeaderName::from_static(headers::TOKEN))
     }
 
-    /// For a gateway that was told another header name.
+    /// For a gateway that was told another header name for the token.
     pub fn named(source: TokenSource, name: HeaderName) -> Self {
-        Self { source, name }
+        let resource = HeaderValue::from_str(source.resource().as_str());
+        Self { source, name, resource: resource.expect("a canonical name has only characters of a header") }
     }
 }
 
@@ -39,7 +42,7 @@ impl<S> Layer<S> for FencingLayer {
     }
 }
 
-/// A client that sends the token.
+/// A client that sends the token and its resource.
 #[derive(Clone, Debug)]
 pub struct Fencing<S> {
     inner: S,
@@ -70,8 +73,10 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         match self.layer.source.token() {
             Ok(token) => {
+                let sent = request.headers_mut();
                 // In place of any other: two tokens on one request are refused.
-                request.headers_mut().insert(self.layer.name.clone(), HeaderValue::from(token.get()));
+                sent.insert(self.layer.name.clone(), HeaderValue::from(token.get()));
+                sent.insert(headers::RESOURCE, self.layer.resource.clone());
                 Sending(Ok(Box::pin(self.inner.call(request))))
             }
             Err(lost) => Sending(Err(lost)),

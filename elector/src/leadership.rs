@@ -153,9 +153,11 @@ impl TokenSource {
         self.0.check()
     }
 
-    /// The header to send with a request, for clients that have no tower layers: `.header(name, value)`.
-    pub fn header(&self) -> Result<(&'static str, String), Lost> {
-        Ok((headers::TOKEN, self.token()?.to_string()))
+    /// The headers to send with a request, for clients that have no tower layers: `.header(name, value)` for each. A
+    /// route that knows its resource by itself ignores the second; any other has to be told.
+    pub fn headers(&self) -> Result<[(&'static str, String); 2], Lost> {
+        let token = self.token()?.to_string();
+        Ok([(headers::TOKEN, token), (headers::RESOURCE, self.resource().to_string())])
     }
 
     pub fn resource(&self) -> &Resource {

@@ -17,10 +17,32 @@ fn the_command_gets_its_token_by_environment_and_by_file() {
     let output = gateway.read("a.out");
     let lines: Vec<_> = output.lines().collect();
     let token: u64 = lines[1].parse().unwrap();
-    assert_eq!(lines, [format!("{token} jobs/nightly"), token.to_string(), "token".to_owned()]);
+    let expected =
+        [format!("{token} jobs/nightly"), token.to_string(), "curl".to_owned(), "token".to_owned()];
+    assert_eq!(lines, expected);
     assert!(output.contains(&format!("\n{token}\n")), "the decimal token and a newline: {output:?}");
     assert!(run.has_cleaned_up());
     run.says(&format!("leading jobs/nightly with token {token}"));
+}
+
+#[test]
+fn curl_sends_the_token_and_its_resource() {
+    // As in the README: others have written to the route's own resource with a higher token.
+    let gateway = Gateway::trusting();
+    assert_eq!(gateway.write("default", "8"), 200);
+    let url = format!("http://{}/", gateway.data);
+    let ways = [
+        ("config", "curl -s -K \"$FENCING_CURL_CONFIG\" -d hello -w '%{http_code}' TARGET"),
+        ("headers", "echo \"$FENCING_HEADERS\" | curl -s -H @- -d hello -w '%{http_code}' TARGET"),
+    ];
+    for (name, script) in ways {
+        let mut run = gateway.run(name, &["--resource", "Ledger/a b"]).sh(&script.replace("TARGET", &url));
+        assert_eq!((run.code(), gateway.read(&format!("{name}.out")).as_str()), (0, "200"), "{name}");
+        assert!(run.has_cleaned_up());
+    }
+    let stale = (gateway.write("ledger/a b", "1"), gateway.write("default", "7"));
+    assert_eq!(stale, (412, 412), "each mark is where its own writers put it");
+    assert_eq!(gateway.write("default", "8"), 200);
 }
 
 #[test]

@@ -42,10 +42,19 @@ pub(crate) struct Run {
 
 impl Gateway {
     pub(crate) fn start() -> Self {
+        Self::with_tokens("issued")
+    }
+
+    /// One that takes any higher number for a token, as `serve` does without a config file.
+    pub(crate) fn trusting() -> Self {
+        Self::with_tokens("trusted")
+    }
+
+    fn with_tokens(tokens: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let mut serve = Command::new(PROGRAM);
         serve
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--tokens", "issued"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--tokens", tokens])
             .args(["--upstream", &format!("http://{}", yes_sayer()), "--data-dir"])
             .arg(folder.path().join("data"));
         Self::serve(serve, folder)

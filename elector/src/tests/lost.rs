@@ -74,7 +74,9 @@ async fn a_token_source_gives_no_token_of_a_leadership_that_is_over() {
     let world = World::new();
     let leadership = world.elector().campaign().await.unwrap();
     let (source, token) = (leadership.source(), leadership.token());
-    assert_eq!(source.header(), Ok(("x-fencing-token", token.to_string())));
+    let headers =
+        [("x-fencing-token", token.to_string()), ("x-fencing-resource", world.resource.to_string())];
+    assert_eq!(source.headers(), Ok(headers));
     leadership.resign().await.unwrap();
-    assert_eq!(source.token(), Err(Lost::Resigned));
+    assert_eq!((source.token(), source.headers()), (Err(Lost::Resigned), Err(Lost::Resigned)));
 }

@@ -49,19 +49,23 @@ impl Service<Request<()>> for Echo {
     }
 
     fn call(&mut self, request: Request<()>) -> Self::Future {
-        let values = request.headers().get_all("x-fencing-token").iter();
-        ready(Ok(values.map(|value| value.to_str().unwrap().to_owned()).collect()))
+        let all = |name: &str| request.headers().get_all(name).into_iter().cloned().collect::<Vec<_>>();
+        let values = [all("x-fencing-token"), all("x-fencing-resource")].concat();
+        ready(Ok(values.iter().map(|value| value.to_str().unwrap().to_owned()).collect()))
     }
 }
 
 #[tokio::test]
-async fn requests_carry_the_token_and_none_are_sent_once_the_leadership_is_over() {
+async fn requests_carry_the_token_and_its_resource_and_none_are_sent_once_the_leadership_is_over() {
     let world = World::new();
     let leadership = world.elector().campaign().await.unwrap();
     let mut client = FencingLayer::new(leadership.source()).layer(Echo);
-    let request = || Request::builder().header("X-Fencing-Token", "1000000").body(()).unwrap();
+    let request = || {
+        let request = Request::builder().header("X-Fencing-Token", "1000000");
+        request.header("X-Fencing-Resource", "another").body(()).unwrap()
+    };
     let sent = client.call(request()).await.unwrap();
-    assert_eq!(sent, [leadership.token().to_string()]);
+    assert_eq!(sent, [leadership.token().to_string(), world.resource.to_string()]);
     drop(leadership);
     assert!(matches!(client.call(request()).await, Err(FencingError::Lost(Lost::Resigned))));
 }

@@ -4,7 +4,6 @@
 //! dismissed the guardian stays on guard, so that every other way out of `run` ends the command.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -18,7 +17,8 @@ use super::lease::Lease;
 use super::link::{Gate, Link};
 use super::order::{Order, Said};
 use super::secrets::scrub;
-use highgate_elector::{Moment, Resource, Token};
+use super::token_file::TokenFile;
+use highgate_elector::Moment;
 
 /// This program, whatever has been installed in its place since it was started.
 pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -31,10 +31,7 @@ pub(super) struct Post<'a> {
     pub(super) lease: &'a Lease,
     pub(super) deadline: Moment,
     pub(super) grace: Duration,
-    pub(super) folder: &'a Path,
-    pub(super) resource: &'a Resource,
-    pub(super) token: Token,
-    pub(super) token_file: &'a Path,
+    pub(super) file: &'a TokenFile,
 }
 
 pub(super) struct Guardian {
@@ -111,16 +108,14 @@ impl Post<'_> {
     fn guardian(&self, gate: &str) -> Command {
         let mut command = Command::new(THIS_PROGRAM);
         scrub(&mut command);
+        self.file.hand_to(&mut command);
         command
             .args(["guard", "watch", "--gate", gate])
             .args(["--grace-nanos", &self.grace.as_nanos().to_string()])
             .args(["--until", &self.deadline.nanos().to_string(), "--folder"])
-            .arg(self.folder)
+            .arg(self.file.folder())
             .arg("--")
-            .args(self.command)
-            .env("FENCING_RESOURCE", self.resource.as_str())
-            .env("FENCING_TOKEN", self.token.to_string())
-            .env("FENCING_TOKEN_FILE", self.token_file);
+            .args(self.command);
         command
     }
 }

@@ -65,7 +65,8 @@ struct Supervisor<'a> {
 /// Runs the command to its end, or to the end of the leadership. An error means that nothing runs.
 pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Asks) -> anyhow::Result<Ended> {
     let Some(deadline) = deadline(leadership, &work.terms) else { return Ok(Ended::never_began()) };
-    let file = TokenFile::create(leadership.token()).context("cannot write the token file")?;
+    let file = TokenFile::create(leadership.resource(), leadership.token())
+        .context("cannot write the token file")?;
     let timer = Alarm::new().context("cannot set a timer")?;
     let mut family = Family::gather().context("cannot watch over the command's processes")?;
     let post = Post {
@@ -73,10 +74,7 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
         lease: &Lease::new(work.access, leadership.grant()),
         deadline,
         grace: work.terms.grace,
-        folder: file.folder(),
-        resource: leadership.resource(),
-        token: leadership.token(),
-        token_file: &file.path(),
+        file: &file,
     };
     let Some(guardian) = Guardian::start(&post, &mut family).await? else { return Ok(Ended::never_began()) };
     if let Err(error) = guardian.keeper.tell(&Start) {
