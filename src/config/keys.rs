@@ -136,6 +136,9 @@ mod tests {
         assert_eq!(allowed("routes[12].match.methods[0]"), Some(METHODS));
         assert_eq!(allowed("routes[0].nonsense"), None);
         assert_eq!(siblings("routes[3].match.hots"), "host, path, methods");
-        assert_eq!(siblings("nonsense"), "listen, admin, elections, store, log, shutdown, metrics, once, routes");
+        assert_eq!(
+            siblings("nonsense"),
+            "listen, admin, elections, store, log, shutdown, metrics, once, routes"
+        );
     }
 }

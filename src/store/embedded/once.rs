@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use highgate_elector::{Resource, Token};
-use redb::{ReadableDatabase, ReadableTable, Table, TableDefinition, TableError, WriteTransaction};
+use redb::{
+    ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition, TableError, WriteTransaction,
+};
 
 use super::driver::Driver;
 use super::file::{CommitError, File};
@@ -22,6 +24,7 @@ const AGES: TableDefinition<(u64, &str, &str), ()> = TableDefinition::new("once-
 const MAX_PRUNED: usize = 64;
 
 type Value = (bool, u64, u64, &'static str);
+type SavedEntries = ReadOnlyTable<(&'static str, &'static str), Value>;
 type Entries<'t> = Table<'t, (&'static str, &'static str), Value>;
 type Ages<'t> = Table<'t, (u64, &'static str, &'static str), ()>;
 
@@ -113,9 +116,8 @@ impl File {
         Ok(was)
     }
 
-    fn read_once(
-        &self,
-    ) -> Result<Option<redb::ReadOnlyTable<(&'static str, &'static str), Value>>, redb::Error> {
+    /// None of a file that never had an entry.
+    fn read_once(&self) -> Result<Option<SavedEntries>, redb::Error> {
         match self.database().begin_read()?.open_table(ENTRIES) {
             Ok(table) => Ok(Some(table)),
             Err(TableError::TableDoesNotExist(_)) => Ok(None),

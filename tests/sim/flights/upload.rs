@@ -37,7 +37,7 @@ impl World {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         match (flight.bounded, covered) {
             // The connection is broken already, which is not known here yet.
-            (true, true) => return,
+            (true, true) => {}
             (true, false) => self.write_late(id),
             (false, _) => {
                 flight.left -= 1;
