@@ -1,5 +1,5 @@
 //! The admin port for operators (health, metrics, what is fenced, orders, the live page) and the elections port for
-//! jobs, each on a listener and with a secret of its own; `access` says who may ask what where.
+//! jobs, each on a listener of its own; `access` says who may ask what where, and `caller` how far that reaches.
 //!
 //! `main` binds the socket and owns the shutdown; [`serve`] and
 //! [`serve_elections`] run until told to stop and then let answers under way end. Orders go to the store and are answered when the ledger shows them, so a 200 means durable.
@@ -8,12 +8,15 @@
 
 mod access;
 mod answer;
+mod caller;
 mod dispatch;
 mod elections;
+mod history;
 mod once;
 mod operator;
 mod page;
 mod query;
+mod refusals;
 mod replicas;
 mod resources;
 mod stream;
@@ -35,9 +38,14 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::config::Secret;
+use crate::door::Door;
 use crate::events::Bus;
+use crate::grants::InForce;
+use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::tls::{Accepted, Identity};
+use refusals::Refusals;
 
 const MAX_CONNECTIONS: usize = 10_240;
 /// Streams and waiting candidates. Fewer than connections: probes and operators get through however many
@@ -57,11 +65,15 @@ pub struct Admin {
     pub store: Store,
     pub metrics: Arc<Metrics>,
     pub bus: Bus,
+    pub journal: Arc<Journal>,
     /// Set when the gateway is leaving: not ready any more.
     pub draining: Arc<AtomicBool>,
     /// The operators' secret.
     pub auth: Option<Secret>,
+    pub access: Arc<InForce>,
     pub jobs: Jobs,
+    /// All ports of the gateway, to be shown.
+    pub doors: Vec<Arc<Door>>,
 }
 
 /// Where jobs hold their elections, as the admin port knows it.
@@ -85,28 +97,47 @@ enum Port {
 /// What every connection needs.
 struct Server {
     admin: Arc<Admin>,
+    door: Arc<Door>,
     port: Port,
     streams: Arc<Semaphore>,
+    /// Whoever reads the journal.
+    histories: Arc<Semaphore>,
+    refusals: Refusals,
     shutdown: watch::Receiver<bool>,
 }
 
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+struct Peer {
+    address: SocketAddr,
+    /// By its certificate.
+    identity: Option<Identity>,
+}
+
 /// Serves the admin port until `shutdown` turns true (or its sender is gone), then lets answers under way end.
-pub async fn serve(listener: TcpListener, admin: Arc<Admin>, shutdown: watch::Receiver<bool>) {
-    serve_with(listener, admin, Port::Admin, shutdown, MAX_STREAMS).await;
+pub async fn serve(
+    listener: TcpListener,
+    door: Arc<Door>,
+    admin: Arc<Admin>,
+    shutdown: watch::Receiver<bool>,
+) {
+    serve_with(listener, door, admin, Port::Admin, shutdown, MAX_STREAMS).await;
 }
 
 /// The same for the elections port, whose secret is the jobs'.
 pub async fn serve_elections(
     listener: TcpListener,
+    door: Arc<Door>,
     admin: Arc<Admin>,
     auth: Option<Secret>,
     shutdown: watch::Receiver<bool>,
 ) {
-    serve_with(listener, admin, Port::Elections { auth }, shutdown, MAX_STREAMS).await;
+    serve_with(listener, door, admin, Port::Elections { auth }, shutdown, MAX_STREAMS).await;
 }
 
 async fn serve_with(
     listener: TcpListener,
+    door: Arc<Door>,
     admin: Arc<Admin>,
     port: Port,
     mut shutdown: watch::Receiver<bool>,
@@ -114,7 +145,10 @@ async fn serve_with(
 ) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let streams = Arc::new(Semaphore::new(max_streams));
-    let server = Arc::new(Server { admin, port, streams, shutdown: shutdown.clone() });
+    let histories = Arc::new(Semaphore::new(1));
+    let refusals = Refusals::new();
+    let server =
+        Arc::new(Server { admin, door, port, streams, histories, refusals, shutdown: shutdown.clone() });
     let mut connections = JoinSet::new();
     let mut upkeep = interval(UPKEEP_PERIOD);
     upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -125,7 +159,10 @@ async fn serve_with(
                 connections.spawn(connection(server.clone(), stream, peer, slot));
             }
             Some(_) = connections.join_next() => {}
-            _ = upkeep.tick(), if matches!(server.port, Port::Admin) => server.admin.metrics.upkeep(),
+            _ = upkeep.tick(), if matches!(server.port, Port::Admin) => {
+                server.admin.metrics.upkeep();
+                server.refusals.tell_repeated();
+            }
         }
     }
     drop(listener);
@@ -152,11 +189,22 @@ async fn accept(
     }
 }
 
-async fn connection(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, _slot: OwnedSemaphorePermit) {
+async fn connection(
+    server: Arc<Server>,
+    stream: TcpStream,
+    address: SocketAddr,
+    _slot: OwnedSemaphorePermit,
+) {
     let mut shutdown = server.shutdown.clone();
+    let opened = tokio::select! {
+        opened = server.door.open(stream, address, HEADER_TIMEOUT) => opened,
+        () = stopped(&mut shutdown) => None,
+    };
+    let Some(Accepted { stream, identity, .. }) = opened else { return };
+    let peer = Peer { address, identity };
     let service = service_fn(move |request| {
-        let server = server.clone();
-        async move { dispatch::answer(&server, peer, request).await }
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { dispatch::answer(&server, &peer, request).await }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -191,7 +239,9 @@ impl Admin {
         let overview = self.store.overview();
         if !overview.valid {
             let why = overview.fenced_because.as_deref().unwrap_or("this replica does not take part now");
-            return Some(format!("fenced: {why}").into());
+            let causes: Vec<&str> =
+                std::iter::once(why).chain(overview.warnings.iter().map(String::as_str)).collect();
+            return Some(format!("fenced: {}", causes.join("; ")).into());
         }
         let ledger = self.store.ledger();
         if !ledger.validity().holds() && !ledger.is_halted() {

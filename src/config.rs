@@ -2,49 +2,81 @@
 //!
 //! A [`Config`] is valid by construction: [`Config::load`] and [`Config::parse`] are the only ways to one, and
 //! they report every problem with its file, line, column, key and what is allowed. The file's shape is in
-//! `raw`, its meaning in `sections`, `store` and `routing`. Reloading parses again and replaces [`Routes`] as a
-//! whole and what [`Log`] says; what else changed needs a restart, and [`Config::needs_restart`] says what.
-//! This module depends on no other of the gateway.
+//! `raw`, its meaning in `sections`, `store` and `routing`. Reloading parses again and replaces [`Routes`], [`Grants`] and
+//! [`Secrets`] as a whole and what [`Log`] says; what else changed needs a restart, and [`Config::needs_restart`] says what.
+//! This module depends on no other of the gateway but `tls`, which reads the certificates and knows identities.
 
+mod address;
+mod bodies;
 mod elections;
 mod endpoints;
 mod error;
+pub mod fields;
+mod floors;
+mod gap;
+mod glob;
+mod grants;
 mod host;
 mod keys;
 mod locate;
+mod naming;
 mod path;
 mod pattern;
 mod raw;
+mod renames;
 mod resource;
 mod route;
 mod routing;
 mod scope;
+mod secrets;
 mod sections;
+mod statuses;
 mod store;
+mod text;
+mod tls;
 mod upstream;
+mod upstream_tls;
+mod warnings;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use highgate_elector::backend::etcd::url::EtcdUrl;
+use clap::builder::BoolishValueParser;
+use highgate_etcd::url::EtcdUrl;
 use http::HeaderName;
 
+use crate::tls::Server as TlsServer;
+
+pub(crate) use address::is_loopback;
+pub use address::parse as parse_address;
+pub use bodies::Bodies;
 pub use error::{ConfigError, Place, Problem};
+pub use floors::{Floors, NamePattern};
+pub use glob::Glob;
+pub use grants::{Grant, Grants, Who};
 pub use host::{HostError, canonical_host};
+pub use naming::{Entry, Naming};
 pub use path::{CanonicalPath, PathError};
 pub use pattern::{Captures, HostPattern, PathPattern, PatternError};
+pub use renames::{Rename, Unknowable, renames, unfenced};
 pub use resource::{ResourceRule, Template, TemplateError};
-pub use route::{FencedMethods, Matcher, Route, Routes};
+pub use route::{FencedMethods, Matcher, Route, Routes, is_safe};
 pub(crate) use scope::LONGEST as LONGEST_DURATION;
+pub use secrets::{Fingerprint, Secret, Secrets};
+pub use statuses::UnknownStatuses;
 pub(crate) use store::VALIDITIES;
-pub use upstream::{Upstream, UpstreamError};
-pub use words::{AccessLog, LogFormat, MissingToken, OnUnknown, Tokens, UnknownWord};
+#[cfg(test)]
+pub(crate) use upstream::Url;
+pub use upstream::{Destination, Upstream, UpstreamError};
+pub use words::{
+    AccessLog, LogFormat, MissingToken, OnUnknown, Right, Tokens, UnknownWord, UpstreamProtocol, spelled,
+};
 
 /// Everything the gateway was told.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +90,9 @@ pub struct Config {
     pub shutdown: Shutdown,
     pub metrics: Metrics,
     pub once: Once,
+    pub history: History,
+    pub secrets: Secrets,
+    pub grants: Grants,
     pub routes: Routes,
 }
 
@@ -75,6 +110,8 @@ pub struct Listen {
     pub request_timeout: Duration,
     pub max_connections: usize,
     pub token_header: HeaderName,
+    /// None: plain HTTP, on loopback or because the file or a flag says that this is meant.
+    pub tls: Option<Arc<TlsServer>>,
 }
 
 /// The admin port, for operators.
@@ -82,6 +119,8 @@ pub struct Listen {
 pub struct Admin {
     pub address: SocketAddr,
     pub auth: Option<Secret>,
+    /// None: as for the data port.
+    pub tls: Option<Arc<TlsServer>>,
 }
 
 /// The elections port, for jobs.
@@ -89,12 +128,8 @@ pub struct Admin {
 pub struct Elections {
     pub address: SocketAddr,
     pub auth: Option<Secret>,
-}
-
-/// What the requests to a port have to show. It never prints itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret {
-    bearer: String,
+    /// None: as for the data port.
+    pub tls: Option<Arc<TlsServer>>,
 }
 
 /// Where marks are durable.
@@ -112,6 +147,8 @@ pub struct Etcd {
     pub path: PathBuf,
     /// How long a replica may serve after it was last heard of; the same on all replicas.
     pub validity: Duration,
+    /// How much of etcd's history the replicas keep when they compact it; none: etcd does that by itself.
+    pub compact: Option<Duration>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +178,15 @@ pub struct Once {
     pub keep: Duration,
 }
 
+/// The journal of who led when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// How long it keeps its lines.
+    pub keep: Duration,
+    /// How many bytes it may take on disk.
+    pub max_size: u64,
+}
+
 /// What to load: the same input serves the start and every reload.
 #[derive(Debug, Clone, Default)]
 pub struct LoadInput {
@@ -152,13 +198,13 @@ pub struct LoadInput {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Overrides {
     /// Address of the data port [default: 127.0.0.1:8080]
-    #[arg(long, env = "HIGHGATE_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "HIGHGATE_LISTEN", value_name = "ADDRESS", value_parser = address::parse)]
     pub listen: Option<SocketAddr>,
     /// Address of the admin port [default: 127.0.0.1:9901]
-    #[arg(long, env = "HIGHGATE_ADMIN", value_name = "ADDRESS")]
+    #[arg(long, env = "HIGHGATE_ADMIN", value_name = "ADDRESS", value_parser = address::parse)]
     pub admin: Option<SocketAddr>,
     /// Address of the elections port, for jobs [default: none, or 127.0.0.1:9902 with an [elections] table]
-    #[arg(long, env = "HIGHGATE_ELECTIONS", value_name = "ADDRESS")]
+    #[arg(long, env = "HIGHGATE_ELECTIONS", value_name = "ADDRESS", value_parser = address::parse)]
     pub elections: Option<SocketAddr>,
     /// Where the only route goes, if the config file has none
     #[arg(long, env = "HIGHGATE_UPSTREAM", value_name = "URL")]
@@ -172,6 +218,9 @@ pub struct Overrides {
     /// Which tokens raise a mark, on every route: issued or trusted
     #[arg(long, env = "HIGHGATE_TOKENS", value_name = "TOKENS")]
     pub tokens: Option<Tokens>,
+    /// Plain HTTP on other addresses than loopback is meant
+    #[arg(long, env = "HIGHGATE_INSECURE", value_parser = BoolishValueParser::new())]
+    pub insecure: bool,
     /// Log format: text or json
     #[arg(long, env = "HIGHGATE_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
@@ -186,9 +235,9 @@ impl Config {
         let Some(file) = &input.file else {
             return sections::build(raw::Raw::default(), &input.overrides, error::Report::new("", None));
         };
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| ConfigError::Unreadable { file: file.clone(), source })?;
-        Self::parse(&text, file, &input.overrides)
+        let bytes =
+            std::fs::read(file).map_err(|source| ConfigError::Unreadable { file: file.clone(), source })?;
+        Self::parse(&text::decode(bytes, file)?, file, &input.overrides)
     }
 
     /// The config that `text`, read from `file`, and the overrides say.
@@ -197,8 +246,8 @@ impl Config {
         sections::build(raw, overrides, error::Report::new(text, Some(file)))
     }
 
-    /// The keys that differ in `other` and that a reload cannot bring into force: all outside the routes and the
-    /// logs.
+    /// The keys that differ in `other` and that a reload cannot bring into force: all outside the routes, the grants,
+    /// their secrets and the logs.
     pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
         let (listen, new) = (&self.listen, &other.listen);
         let ports = [
@@ -209,35 +258,28 @@ impl Config {
             ("listen.request_timeout", listen.request_timeout != new.request_timeout),
             ("listen.max_connections", listen.max_connections != new.max_connections),
             ("listen.token_header", listen.token_header != new.token_header),
+            ("listen.tls", listen.tls != new.tls),
             ("admin.address", self.admin.address != other.admin.address),
             ("admin.auth", self.admin.auth != other.admin.auth),
+            ("admin.tls", self.admin.tls != other.admin.tls),
             ("elections", self.elections.is_some() != other.elections.is_some()),
         ];
         let elections = self.elections.iter().zip(&other.elections).flat_map(|(old, new)| {
-            [("elections.address", old.address != new.address), ("elections.auth", old.auth != new.auth)]
+            [
+                ("elections.address", old.address != new.address),
+                ("elections.auth", old.auth != new.auth),
+                ("elections.tls", old.tls != new.tls),
+            ]
         });
         let rest = [
             ("shutdown.unready_delay", self.shutdown.unready_delay != other.shutdown.unready_delay),
             ("shutdown.drain_limit", self.shutdown.drain_limit != other.shutdown.drain_limit),
             ("metrics.max_resources", self.metrics.max_resources != other.metrics.max_resources),
+            ("history.keep", self.history.keep != other.history.keep),
+            ("history.max_size", self.history.max_size != other.history.max_size),
         ];
         let changed = |(key, changed): (&'static str, bool)| changed.then_some(key);
         let before = ports.into_iter().chain(elections).filter_map(changed);
         before.chain(self.store.changes(&other.store)).chain(rest.into_iter().filter_map(changed)).collect()
-    }
-}
-
-impl Secret {
-    /// Whether a presented bearer token is the secret, in a time that does not tell how much of it is right.
-    pub fn accepts(&self, presented: &[u8]) -> bool {
-        let secret = self.bearer.as_bytes();
-        let difference = secret.iter().zip(presented).fold(0, |sum, (own, their)| sum | (own ^ their));
-        secret.len() == presented.len() && std::hint::black_box(difference) == 0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
     }
 }

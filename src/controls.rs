@@ -49,6 +49,8 @@ rules! {
     GuardWithoutClient = "guard-dropped-on-disconnect",
     /// A request ends with the last byte of its response.
     GuardToTheEnd = "guard-dropped-at-the-head",
+    /// A complete answer that says "I do not know", such as a 504, ends no request.
+    UnknownStatuses = "a-gateway-timeout-is-an-answer",
     /// What was cut may take effect for the lock-delay.
     LockDelay = "guard-dropped-at-the-cut",
     /// A mark is sealed only if it is still the one that was judged. Broken, seals are also slow now and then, and
@@ -72,6 +74,8 @@ rules! {
     LeaveEmpty = "leave-with-requests-in-flight",
     /// A mark of an older era is never open.
     MarkOfEra = "older-era-open",
+    /// A request that a change of the config renames is checked under its old name, too, until the change is finished.
+    OldName = "renaming-without-the-old-name",
     /// An era begins with a tombstone.
     EraTombstone = "era-without-tombstone",
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use highgate_elector::{Resource, Token};
 
 use crate::replica::Time;
+use crate::tls::Identity;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,21 @@ pub struct Candidate {
     pub lease: Lease,
     pub holder: String,
     pub ttl: Duration,
+    /// The identity that it came with; none: nobody knows who it is.
+    pub owner: Option<String>,
+}
+
+/// Who acts on a lease: renews it, gives it up, or takes a step in the run-once ledger.
+#[derive(Clone, Debug, Default)]
+pub struct Actor(Option<Identity>);
+
+/// Why a lease was not acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHeld {
+    /// It does not lead (any more).
+    Gone,
+    /// It leads, and somebody else has won it.
+    Anothers,
 }
 
 /// A leadership.
@@ -86,6 +102,15 @@ pub enum Event {
     Ended { resource: Resource, holder: String, token: Token, why: Ended },
 }
 
+/// An election in which somebody leads or waits, by the word of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub resource: Resource,
+    /// Holder and token of who leads.
+    pub leader: Option<(String, Token)>,
+    pub waiting: usize,
+}
+
 /// All elections.
 #[derive(Clone, Debug, Default)]
 pub struct Elections {
@@ -94,6 +119,8 @@ pub struct Elections {
     /// The highest token of the first era ever issued here.
     issued: u64,
     expiries: BTreeSet<(Time, Resource)>,
+    /// Whose line is longer or shorter than when that was last asked for.
+    lines_changed: BTreeSet<Resource>,
 }
 
 impl Elections {
@@ -123,6 +150,23 @@ impl Elections {
         self.queues.get(resource).map_or(0, VecDeque::len)
     }
 
+    /// Everybody who leads.
+    pub fn standing(&self) -> Vec<Standing> {
+        let leads = |(resource, term): (&Resource, &Term)| Standing {
+            resource: resource.clone(),
+            leader: Some((term.candidate.holder.clone(), term.token)),
+            waiting: self.waiting(resource.as_str()),
+        };
+        self.terms.iter().filter(|(_, term)| term.expires.is_some()).map(leads).collect()
+    }
+
+    /// The lines that have changed since this was last asked, with how many wait in them now.
+    pub fn changed_lines(&mut self) -> Vec<(Resource, usize)> {
+        let changed = std::mem::take(&mut self.lines_changed);
+        let waiting = |resource: Resource| (self.waiting(resource.as_str()), resource);
+        changed.into_iter().map(waiting).map(|(waiting, resource)| (resource, waiting)).collect()
+    }
+
     /// When the next lease runs out.
     pub fn wake_at(&self) -> Option<Time> {
         self.expiries.first().map(|(at, _)| *at)
@@ -131,6 +175,7 @@ impl Elections {
     /// Queues up. `mark` is the resource's mark now.
     pub fn campaign(&mut self, resource: Resource, candidate: Candidate, mark: u64) -> Vec<Output> {
         let mut outputs = Vec::new();
+        self.lines_changed.insert(resource.clone());
         self.queues.entry(resource.clone()).or_default().push_back(candidate);
         self.elect(&resource, mark, &mut outputs);
         outputs
@@ -139,7 +184,8 @@ impl Elections {
     /// A candidate gives up waiting, or a winner was gone before it could be told.
     pub fn withdraw(&mut self, resource: &Resource, lease: Lease, mark: u64) -> Vec<Output> {
         self.leave(resource, lease);
-        self.resign(resource, lease, mark).unwrap_or_default()
+        let has_won = self.terms.get(resource).is_some_and(|term| term.candidate.lease == lease);
+        if has_won { self.end(resource, Ended::Resigned, mark) } else { Vec::new() }
     }
 
     /// Leaves the line. False if it was not (or no longer) in it.
@@ -151,21 +197,42 @@ impl Elections {
         if queue.is_empty() {
             self.queues.remove(resource);
         }
+        if left {
+            self.lines_changed.insert(resource.clone());
+        }
         left
     }
 
-    /// How long the lease is good for now; none if it does not lead.
-    pub fn renew(&mut self, now: Time, resource: &Resource, lease: Lease) -> Option<Duration> {
-        let term = self.leader(resource.as_str()).filter(|term| term.candidate.lease == lease)?;
-        let ttl = term.candidate.ttl;
-        self.extend(resource, now + ttl);
-        Some(ttl)
+    /// The leadership on this lease, if whoever acts on it may.
+    pub fn held(&self, resource: &Resource, lease: Lease, actor: &Actor) -> Result<&Term, NotHeld> {
+        let term = self.leader(resource.as_str()).filter(|term| term.candidate.lease == lease);
+        let term = term.ok_or(NotHeld::Gone)?;
+        if actor.may_act_for(term.candidate.owner.as_deref()) { Ok(term) } else { Err(NotHeld::Anothers) }
     }
 
-    /// Gives a leadership up; none if it was not held.
-    pub fn resign(&mut self, resource: &Resource, lease: Lease, mark: u64) -> Option<Vec<Output>> {
-        self.terms.get(resource).filter(|term| term.candidate.lease == lease)?;
-        Some(self.end(resource, Ended::Resigned, mark))
+    /// How long the lease is good for now.
+    pub fn renew(
+        &mut self,
+        now: Time,
+        resource: &Resource,
+        lease: Lease,
+        actor: &Actor,
+    ) -> Result<Duration, NotHeld> {
+        let ttl = self.held(resource, lease, actor)?.candidate.ttl;
+        self.extend(resource, now + ttl);
+        Ok(ttl)
+    }
+
+    /// Gives a leadership up.
+    pub fn resign(
+        &mut self,
+        resource: &Resource,
+        lease: Lease,
+        actor: &Actor,
+        mark: u64,
+    ) -> Result<Vec<Output>, NotHeld> {
+        self.held(resource, lease, actor)?;
+        Ok(self.end(resource, Ended::Resigned, mark))
     }
 
     /// An operator deposes whoever leads; none if nobody does. A winner that was not told yet does not.
@@ -195,10 +262,11 @@ impl Elections {
         if term.token.get() != mark || term.expires.is_some() {
             return Vec::new();
         }
-        let Term { candidate: Candidate { lease, holder, ttl }, token, .. } = term.clone();
+        let Term { candidate: Candidate { lease, holder, ttl, .. }, token, .. } = term.clone();
         self.extend(resource, now + ttl);
         let elected = Event::Elected { resource: resource.clone(), holder, token };
-        vec![Output::Grant { lease, token }, Output::Tell(elected)]
+        // Told to the journal before the winner: what somebody was told is there after a crash.
+        vec![Output::Tell(elected), Output::Grant { lease, token }]
     }
 
     /// Ends the leases that have run out by now.
@@ -232,6 +300,7 @@ impl Elections {
             return;
         }
         let Some(queue) = self.queues.get_mut(resource) else { return };
+        self.lines_changed.insert(resource.clone());
         let Some(token) = self.issued.max(mark).checked_add(1).and_then(Token::new) else {
             outputs.extend(queue.drain(..).map(|candidate| Output::Exhausted { lease: candidate.lease }));
             self.queues.remove(resource);
@@ -258,6 +327,22 @@ impl Elections {
             self.expiries.remove(&(before, resource.clone()));
         }
         self.expiries.insert((until, resource.clone()));
+    }
+}
+
+impl Actor {
+    /// Somebody with this identity. Who has none may act on every lease that it knows: where identities count, nobody
+    /// comes this far without one.
+    pub fn new(identity: Option<Identity>) -> Self {
+        Self(identity)
+    }
+
+    /// Whether it may act on what this owner has won. A lease whose owner nobody knows is its own proof.
+    pub fn may_act_for(&self, owner: Option<&str>) -> bool {
+        match (&self.0, owner) {
+            (Some(identity), Some(owner)) => identity.is(owner),
+            (None, _) | (_, None) => true,
+        }
     }
 }
 

@@ -5,17 +5,21 @@
 //! by one. Publishing never blocks, a slow listener loses the oldest and is told how many, and without
 //! listeners nothing is even allocated.
 
+pub mod audit;
+mod observer;
+
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use highgate_elector::Resource;
+use highgate_elector::{Resource, timestamp};
 use serde::Serialize;
 use tokio::sync::broadcast;
 
-use crate::elections::{self, Ended};
+use crate::elections::{self, Ended, Standing};
 use crate::replica::Event;
 use crate::store::overview::incarnation_text;
+pub use observer::Observer;
 
 /// How many notices a listener may lag behind.
 const BUFFER: usize = 1024;
@@ -56,10 +60,6 @@ pub enum Notice {
     Resynced {
         why: &'static str,
     },
-    /// Every token of an older era is stale.
-    NewEra {
-        era: u64,
-    },
     Reloaded {
         routes: usize,
     },
@@ -67,6 +67,13 @@ pub enum Notice {
         error: String,
     },
     Draining,
+    /// Everybody who leads, after a start or a gap. Not for listeners: they hear of what has changed by it.
+    Standing(Vec<Standing>),
+    /// More or fewer wait for a resource. Not for listeners: it is for the metrics.
+    Line {
+        resource: Resource,
+        waiting: usize,
+    },
 }
 
 /// A notice and when it was published.
@@ -122,6 +129,7 @@ impl Notice {
                 elections::Event::Elected { resource, .. } | elections::Event::Ended { resource, .. },
             )
             | Self::Stale { resource, .. }
+            | Self::Line { resource, .. }
             | Self::Unknown { resource, .. } => Some(resource),
             Self::Fence(Event::Joined { .. } | Event::Left { .. } | Event::Evicted { .. })
             | Self::MoreRefused { .. }
@@ -129,7 +137,7 @@ impl Notice {
             | Self::ReloadFailed { .. }
             | Self::Fenced { .. }
             | Self::Resynced { .. }
-            | Self::NewEra { .. }
+            | Self::Standing(_)
             | Self::Draining => None,
         }
     }
@@ -146,7 +154,6 @@ impl Notice {
             Self::Fence(Event::Evicted { .. }) => "evicted",
             Self::Fenced { .. } => "fenced",
             Self::Resynced { .. } => "resynced",
-            Self::NewEra { .. } => "new-era",
             Self::Election(elections::Event::Elected { .. }) => "elected",
             Self::Election(elections::Event::Ended { .. }) => "ended",
             Self::Stale { .. } => "stale",
@@ -155,6 +162,8 @@ impl Notice {
             Self::Reloaded { .. } => "reloaded",
             Self::ReloadFailed { .. } => "reload-failed",
             Self::Draining => "draining",
+            Self::Standing(_) => "standing",
+            Self::Line { .. } => "line",
         }
     }
 }
@@ -162,7 +171,7 @@ impl Notice {
 impl Stamped {
     /// One line of JSON.
     pub fn to_json(&self) -> String {
-        let wire = Wire { kind: self.notice.kind(), at: rfc3339(self.at), ..self.notice.wire() };
+        let wire = Wire { kind: self.notice.kind(), at: timestamp::format(self.at), ..self.notice.wire() };
         serde_json::to_string(&wire).expect("strings and numbers always serialise")
     }
 }
@@ -196,8 +205,6 @@ struct Wire<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     replica: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    era: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -222,7 +229,6 @@ impl Notice {
             }
             Self::Fenced { why } => Wire { why: Some(why), ..about },
             Self::Resynced { why } => Wire { why: Some(why), ..about },
-            Self::NewEra { era } => Wire { era: Some(*era), ..about },
             Self::Election(elections::Event::Elected { holder, token, .. }) => {
                 Wire { token: Some(token.get()), holder: Some(holder), ..about }
             }
@@ -243,7 +249,8 @@ impl Notice {
             }
             Self::Reloaded { routes } => Wire { routes: Some(*routes), ..about },
             Self::ReloadFailed { error } => Wire { error: Some(error), ..about },
-            Self::Draining => about,
+            Self::Line { waiting, .. } => Wire { count: Some(*waiting as u64), ..about },
+            Self::Draining | Self::Standing(_) => about,
         }
     }
 }
@@ -258,56 +265,16 @@ fn ended(why: Ended) -> &'static str {
     }
 }
 
-/// UTC with milliseconds, e.g. `2026-02-28T09:30:00.250Z`. Times before 1970 are shown as its first moment.
-fn rfc3339(at: SystemTime) -> String {
-    let since: Duration = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let millis = since.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// The Gregorian date of a day counted from 1970-01-01.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Counted from March of year 0, so that the leap day is the last of its year and eras of 400 years repeat.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(seconds: u64, millis: u64) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_millis(millis)
-    }
-
     fn json(notice: Notice) -> String {
-        Stamped { at: at(0, 0), notice }.to_json()
+        Stamped { at: SystemTime::UNIX_EPOCH, notice }.to_json()
     }
 
     fn ledger() -> Resource {
         Resource::parse("ledger").unwrap()
-    }
-
-    #[test]
-    fn a_time_is_written_in_utc_with_milliseconds() {
-        for (time, text) in [
-            (at(0, 0), "1970-01-01T00:00:00.000Z"),
-            (at(951_782_400, 5), "2000-02-29T00:00:00.005Z"),
-            (at(1_709_251_199, 999), "2024-02-29T23:59:59.999Z"),
-            (at(1_772_271_000, 250), "2026-02-28T09:30:00.250Z"),
-            (at(4_107_542_400, 0), "2100-03-01T00:00:00.000Z"),
-        ] {
-            assert_eq!(rfc3339(time), text);
-        }
     }
 
     #[test]

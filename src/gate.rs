@@ -1,14 +1,16 @@
 //! The gate: a request's way through one core, from the socket to the upstream and back.
 //!
-//! The rooms are its files, in the order in which a request walks through them: [`accept`], [`mod@claim`],
+//! The rooms are its files, in the order in which a request walks through them: [`accept`], [`mod@claim`], `entitle`,
 //! [`fence`], [`forward`], [`respond`]. Each core has its own [`Worker`] with a runtime, connections and pool
 //! of its own; the ledger and the store are the only things that cores share.
 
 pub(crate) mod accept;
 pub mod claim;
+mod entitle;
 mod fence;
 mod forward;
 mod respond;
+pub mod table;
 mod worker;
 
 use std::convert::Infallible;
@@ -19,7 +21,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::future::{Either, Ready, ready};
-use http::{Request, Response, request};
+use highgate_elector::Resource;
+use http::{Request, Response, Version, request};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tower::{Layer, Service, ServiceBuilder};
@@ -27,8 +30,9 @@ use tower::{Layer, Service, ServiceBuilder};
 use crate::config::Route;
 use crate::ledger::Permit;
 use crate::metrics::Decision;
-use accept::Conduct;
-use claim::{Claim, Stand, claim};
+use accept::{Conduct, too_large};
+use claim::{Claim, Stand, claim, names_resource};
+use entitle::{Entitled, Forbidden, Sender, entitle};
 use fence::FenceLayer;
 use forward::Forward;
 use forward::body::Upload;
@@ -36,7 +40,7 @@ use forward::pool::Line;
 pub(crate) use forward::sockets::Sockets;
 pub(crate) use respond::Answers;
 use respond::{Answer, Body, Refusal, Refused, RespondLayer, Story};
-pub(crate) use worker::{Setup, Worker, run};
+pub(crate) use worker::{InUse, Setup, Worker, run};
 
 /// A request as it came in.
 type Inbound = Request<Incoming>;
@@ -47,6 +51,10 @@ pub(crate) struct Claimed {
     body: Incoming,
     route: Arc<Route>,
     stand: Stand,
+    aliases: Vec<Resource>,
+    floor: u64,
+    entitled: Entitled,
+    table: Rc<InUse>,
     client: Rc<Conduct>,
     story: Story,
 }
@@ -57,8 +65,15 @@ pub(crate) struct Admitted {
     client: Rc<Conduct>,
     route: Arc<Route>,
     line: Box<Line>,
-    permit: Option<Permit>,
+    fenced: Option<InFlight>,
     story: Story,
+}
+
+/// A fenced request from its admission to its certain end.
+pub(crate) struct InFlight {
+    permit: Permit,
+    /// Keeps the table that it was claimed by in use until then: see [`table`].
+    _table: Rc<InUse>,
 }
 
 /// The stack for one client connection, from top to bottom.
@@ -74,7 +89,7 @@ fn gate(
     let stack = ServiceBuilder::new()
         // Outermost, so that every answer is counted and logged, whoever made it.
         .layer(RespondLayer::new(worker.clone(), client.clone()))
-        // Before anything is read of the body: what is malformed or has no route costs nothing more.
+        // Before anything is read of the body: what is malformed, has no route or may not write costs nothing more.
         .layer(ClaimLayer { worker: worker.clone(), client })
         // Reads small bodies, checks a connection out, and only then admits.
         .layer(FenceLayer::new(worker.clone()))
@@ -83,7 +98,7 @@ fn gate(
     service_fn(move |request| stack.clone().call(request))
 }
 
-/// Puts the pure [`claim()`] into the stack.
+/// Puts the pure [`claim()`] and what it entitles to into the stack.
 #[derive(Clone)]
 struct ClaimLayer {
     worker: Rc<Worker>,
@@ -128,15 +143,19 @@ impl ClaimLayer {
             started: Instant::now(),
             route: None,
             resource: None,
+            names_resource: false,
             token: None,
+            identity: None,
             decision: Decision::Refused,
             upstream: None,
         };
-        if let Some(why) = self.client.flagged() {
-            return Err(Refused { refusal: Refusal::Framing(why), story });
+        let too_large = || (head.version == Version::HTTP_2).then(|| too_large(&head)).flatten();
+        if let Some(why) = self.client.unreadable().or_else(too_large) {
+            return Err(Refused { refusal: Refusal::Unreadable(why), story });
         }
-        match claim(&head, &self.worker.routes.load(), &self.worker.token_header) {
-            Ok(Claim { route, stand }) => {
+        let table = self.worker.table();
+        match claim(&head, &table, &self.worker.token_header) {
+            Ok(Claim { route, stand, aliases, floor }) => {
                 story.route = Some(route.clone());
                 match &stand {
                     Stand::Unfenced => {}
@@ -146,12 +165,32 @@ impl ClaimLayer {
                         story.token = Some(*token);
                     }
                 }
-                Ok(Claimed { head, body, route, stand, client: self.client.clone(), story })
+                let entitled = match self.entitle(&route, &stand, &head) {
+                    Ok(entitled) => entitled,
+                    Err(forbidden) => {
+                        story.names_resource = names_resource(&head.headers);
+                        return Err(Refused::forbidden(forbidden, story));
+                    }
+                };
+                story.identity = entitled.identity().cloned().map(Box::new);
+                let client = self.client.clone();
+                Ok(Claimed { head, body, route, stand, aliases, floor, entitled, table, client, story })
             }
             Err(unclaimed) => {
                 story.route = unclaimed.route;
                 story.resource = unclaimed.resource;
+                story.names_resource = names_resource(&head.headers);
                 Err(Refused { refusal: Refusal::Unclaimed(unclaimed.why), story })
+            }
+        }
+    }
+
+    fn entitle(&self, route: &Route, stand: &Stand, head: &request::Parts) -> Result<Entitled, Forbidden> {
+        match stand {
+            Stand::Unfenced => Ok(Entitled::default()),
+            Stand::Unchecked { resource, .. } | Stand::Fenced { resource, .. } => {
+                let sender = Sender { certificate: self.client.identity(), headers: &head.headers };
+                entitle(&self.worker.access.load(), route, resource, sender)
             }
         }
     }

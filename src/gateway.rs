@@ -3,6 +3,8 @@
 //! `serve`, the demo and the tests all start one from a [`Config`]; nothing here reads the command line, and
 //! there is no global state, so a process can have several.
 
+mod certificates;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,38 +12,47 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use rustix::system::uname;
 use tokio::sync::{oneshot, watch};
 
 use crate::admin::{self, Admin, Jobs};
-use crate::config::{self, Config, Routes, Shutdown};
+use crate::config::{self, Config, Grants, Naming, Routes, Secrets, Shutdown, is_loopback};
 use crate::controls::{Rule, breaks};
+use crate::door::Door;
 use crate::drain::Phase;
-use crate::events::{Bus, Notice};
+use crate::events::{Bus, Notice, Observer, audit};
+use crate::gate::table::RouteTables;
 use crate::gate::{self, Answers, Setup, Sockets};
+use crate::grants::InForce;
+use crate::journal::{Journal, Limits, Writer};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
+use crate::names::{Names, NamesError};
 use crate::store::embedded::{self, OpenError};
 use crate::store::etcd;
 use crate::store::overview::Overview;
-use crate::store::{Store, StoreFailed};
+use crate::store::{OwnNames, Store, StoreFailed};
+use crate::tls::Server;
 
 /// How often refusals that are alike are told together.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
+/// How often a change of names looks whether anything is under way that lacks the new ones.
+const NAMES_PERIOD: Duration = Duration::from_millis(100);
 /// How often the end looks whether it has come.
 const POLL: Duration = Duration::from_millis(10);
 
 /// A running gateway. Dropped without [`Gateway::stop`], its threads go on until the process ends.
 pub struct Gateway {
-    address: SocketAddr,
-    admin_address: SocketAddr,
-    elections_address: Option<SocketAddr>,
+    doors: Doors,
     inherited_delay: Option<Duration>,
-    routes: Arc<ArcSwap<Routes>>,
+    tables: Arc<RouteTables>,
+    access: Arc<InForce>,
     answers: Arc<Answers>,
     store: Store,
     metrics: Arc<Metrics>,
+    journal: Arc<Journal>,
+    /// What the gateway itself has to tell goes the way of what its store tells.
+    observer: Observer,
     bus: Bus,
     draining: Arc<AtomicBool>,
     open_connections: Arc<AtomicUsize>,
@@ -51,6 +62,13 @@ pub struct Gateway {
     shutdown: Shutdown,
     failed: Option<oneshot::Receiver<StoreFailed>>,
     sockets: Option<Arc<Sockets>>,
+}
+
+/// The ports.
+struct Doors {
+    data: Arc<Door>,
+    admin: Arc<Door>,
+    elections: Option<Arc<Door>>,
 }
 
 /// A store that has been started, of either kind.
@@ -78,41 +96,61 @@ pub enum StartError {
 impl Gateway {
     /// Starts everything; when this returns, requests are served.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        let Config { listen, admin, elections, store, log, shutdown, metrics, once, routes } = config;
+        let Config {
+            listen,
+            admin,
+            elections,
+            store,
+            log,
+            shutdown,
+            metrics,
+            once,
+            history,
+            secrets,
+            grants,
+            routes,
+        } = config;
         let bind_data = gate::accept::bind(listen.address, listen.workers);
         let listeners = bind_data.map_err(|source| StartError::listen("data", listen.address, source))?;
         let address = local_address("data", &listeners[0], listen.address)?;
         let (admin_listener, admin_address) = bind("admin", admin.address)?;
-        let elections = elections
-            .map(|port| bind("elections", port.address).map(|bound| (bound, port.auth)))
-            .transpose()?;
-        let elections_address = elections.as_ref().map(|((_, address), _)| *address);
+        let elections =
+            elections.map(|port| bind("elections", port.address).map(|bound| (bound, port))).transpose()?;
 
         let metrics = Arc::new(Metrics::new(metrics.max_resources));
-        let bus = Bus::new();
-        let (told, bus_of_store) = (metrics.clone(), bus.clone());
-        let tell = move |notice: Notice| {
-            if let Notice::Fence(event) = &notice {
-                told.fence_event(event);
-            }
-            bus_of_store.publish(notice);
+        let doors = Doors {
+            data: Door::new("data", address, listen.tls.clone(), &metrics),
+            admin: Door::new("admin", admin_address, admin.tls, &metrics),
+            elections: elections
+                .as_ref()
+                .map(|((_, address), port)| Door::new("elections", *address, port.tls.clone(), &metrics)),
         };
-        let opened = open_store(store, &routes, address, Box::new(tell))?;
+        let bus = Bus::new();
+        let journal = Arc::new(open_journal(&store, &history).map_err(StartError::Thread)?);
+        metrics.show_journal(journal.clone());
+        let observer = Observer { metrics: metrics.clone(), journal: journal.clone(), bus: bus.clone() };
+        let hears = observer.clone();
+        let tables = Arc::new(RouteTables::new(routes.clone()));
+        let tell = Box::new(move |notice| hears.hear(notice));
+        let opened = open_store(store, &routes, address, &tables, tell)?;
+        metrics.show_certificates(certificates::list(doors.servers(), tables.clone()));
         metrics.stored_marks(opened.store.ledger());
         opened.store.keep_once(once.keep);
 
+        let open_connections = metrics.connections();
         let mut gateway = Self {
-            address,
-            admin_address,
-            elections_address,
+            doors,
             inherited_delay: opened.inherited_delay,
-            routes: Arc::new(ArcSwap::from_pointee(routes)),
+            tables,
+            access: Arc::new(InForce::new(grants, secrets)),
             answers: Arc::new(Answers::new(log.access, bus.clone())),
             store: opened.store,
             metrics,
+            journal,
+            observer,
             bus,
             draining: Arc::new(AtomicBool::new(false)),
-            open_connections: Arc::default(),
+            open_connections,
             phase: watch::Sender::new(Phase::Serving),
             admin_shutdown: watch::Sender::new(false),
             threads: Vec::new(),
@@ -123,17 +161,22 @@ impl Gateway {
         let admin = gateway.admin(admin.auth);
         let shutdown = gateway.admin_shutdown.subscribe();
         gateway.start_port("admin", admin_listener, {
-            let admin = admin.clone();
-            |listener| admin::serve(listener, admin, shutdown)
+            let (admin, door) = (admin.clone(), gateway.doors.admin.clone());
+            |listener| admin::serve(listener, door, admin, shutdown)
         })?;
-        if let Some(((listener, _), auth)) = elections {
+        if let (Some(((listener, _), port)), Some(door)) = (elections, gateway.doors.elections.clone()) {
             let shutdown = gateway.admin_shutdown.subscribe();
             gateway.start_port("elections", listener, |listener| {
-                admin::serve_elections(listener, admin, auth, shutdown)
+                admin::serve_elections(listener, door, admin, port.auth, shutdown)
             })?;
         }
         gateway.start_workers(listeners, listen)?;
         gateway.start_reports()?;
+        gateway.start_certificates()?;
+        audit::started(gateway.overview().store, gateway.inherited_delay);
+        for door in gateway.doors.all().filter(|door| door.is_insecure()) {
+            audit::insecure(door.name(), door.address());
+        }
         Ok(gateway)
     }
 
@@ -144,12 +187,15 @@ impl Gateway {
     ) -> Result<(), StartError> {
         let setup = Setup {
             listen,
+            door: self.doors.data.clone(),
             answers: self.answers.clone(),
-            routes: self.routes.clone(),
+            tables: self.tables.clone(),
+            access: self.access.clone(),
             store: self.store.clone(),
             metrics: self.metrics.clone(),
             bus: self.bus.clone(),
             open_connections: self.open_connections.clone(),
+            leaving: self.draining.clone(),
             sockets: self.sockets.clone(),
         };
         for (number, listener) in listeners.into_iter().enumerate() {
@@ -166,16 +212,23 @@ impl Gateway {
     /// Says once a second what was left to say together, and a last time at the end.
     fn start_reports(&mut self) -> Result<(), StartError> {
         let (answers, mut phase) = (self.answers.clone(), self.phase.subscribe());
+        let (tables, store) = (self.tables.clone(), self.store.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(StartError::Thread)?;
         self.start_thread("reports".to_owned(), move || {
             runtime.block_on(async {
                 let mut period = tokio::time::interval(REPORT_PERIOD);
+                let mut names = tokio::time::interval(NAMES_PERIOD);
                 let mut ended = std::pin::pin!(phase.wait_for(|phase| *phase == Phase::Ended));
                 loop {
                     tokio::select! {
                         _ = &mut ended => break,
                         _ = period.tick() => answers.tell_repeated(),
+                        _ = names.tick() => {
+                            if let Some(revision) = tables.settled(store.ledger()) {
+                                store.names_known(revision);
+                            }
+                        }
                     }
                 }
             });
@@ -185,8 +238,8 @@ impl Gateway {
 
     /// What the admin port and the elections port share.
     fn admin(&self, auth: Option<config::Secret>) -> Arc<Admin> {
-        let for_jobs = auth.is_none() && self.admin_address.ip().to_canonical().is_loopback();
-        let jobs = match self.elections_address {
+        let for_jobs = auth.is_none() && is_loopback(self.admin_address());
+        let jobs = match self.elections_address() {
             _ if for_jobs => Jobs::Here,
             Some(address) => Jobs::At(address),
             None => Jobs::Nowhere,
@@ -195,9 +248,12 @@ impl Gateway {
             store: self.store.clone(),
             metrics: self.metrics.clone(),
             bus: self.bus.clone(),
+            journal: self.journal.clone(),
             draining: self.draining.clone(),
             auth,
+            access: self.access.clone(),
             jobs,
+            doors: self.doors.all().cloned().collect(),
         })
     }
 
@@ -238,20 +294,25 @@ impl Gateway {
 
     /// Where requests are served.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.doors.data.address()
     }
 
     pub fn admin_address(&self) -> SocketAddr {
-        self.admin_address
+        self.doors.admin.address()
     }
 
     /// Where jobs campaign, if they have a port of their own.
     pub fn elections_address(&self) -> Option<SocketAddr> {
-        self.elections_address
+        self.doors.elections.as_ref().map(|door| door.address())
     }
 
     pub fn ledger(&self) -> &Arc<Ledger> {
         self.store.ledger()
+    }
+
+    /// Has the metrics show how many lines the log of the process has dropped.
+    pub fn count_dropped_lines(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.metrics.show_dropped_lines(count);
     }
 
     /// The replicas that share the marks.
@@ -273,13 +334,27 @@ impl Gateway {
         self.failed.take()
     }
 
-    /// Replaces the routes; requests under way keep the ones they came in by.
-    pub fn reload(&self, routes: Routes) {
+    /// Replaces the routes; requests under way keep the ones they came in by. Requests that get another name are
+    /// checked under both for a while; where the marks cannot be carried over, the old routes stay.
+    pub fn reload(&self, routes: Routes) -> Result<(), NamesError> {
         self.store.promise(routes.longest_lock_delay(), routes.longest_drain_timeout());
+        self.store.rename(Naming::of(&routes))?;
         let count = routes.iter().count();
-        self.routes.store(Arc::new(routes));
+        self.tables.set_routes(routes);
         self.metrics.reloaded(true);
-        self.bus.publish(Notice::Reloaded { routes: count });
+        self.observer.hear(Notice::Reloaded { routes: count });
+        Ok(())
+    }
+
+    /// Replaces grants and secrets. Whoever waits is judged by the new ones before it goes on; what is under way to its
+    /// upstream ends by the old ones.
+    pub fn grant(&self, grants: Grants, secrets: Secrets) {
+        self.access.set(grants, secrets);
+    }
+
+    /// The names of a change that is not finished: requests are checked under those of before and those of after it.
+    pub fn change_of_names(&self) -> Option<Arc<Names>> {
+        self.store.change_of_names()
     }
 
     /// Changes how long the run-once ledger keeps its entries.
@@ -295,14 +370,14 @@ impl Gateway {
     /// New routes could not be read; the old ones stay.
     pub fn reload_failed(&self, error: String) {
         self.metrics.reloaded(false);
-        self.bus.publish(Notice::ReloadFailed { error });
+        self.observer.hear(Notice::ReloadFailed { error });
     }
 
     /// Unready; then nothing new; then what is under way to its end; then the store. Blocks for that long.
     /// True if the store was left clean, so that the next start need not wait.
     pub fn stop(self) -> bool {
         self.draining.store(true, Ordering::SeqCst);
-        self.bus.publish(Notice::Draining);
+        self.observer.hear(Notice::Draining);
         thread::sleep(self.shutdown.unready_delay);
         self.phase.send_replace(Phase::Draining);
         let deadline = Instant::now() + self.shutdown.drain_limit;
@@ -316,6 +391,8 @@ impl Gateway {
             // A thread that panicked has said so already.
             let _ = thread.join();
         }
+        self.journal.close();
+        audit::stopped(clean);
         clean
     }
 
@@ -326,15 +403,30 @@ impl Gateway {
     }
 }
 
+/// In the folder of the store. With etcd nothing may wait for a disk, so the journal's own thread writes.
+fn open_journal(store: &config::Store, history: &config::History) -> io::Result<Journal> {
+    let limits = Limits { keep: history.keep, max_size: history.max_size };
+    match store {
+        config::Store::Embedded { path } => Journal::open(path, limits, Writer::Caller),
+        config::Store::Etcd(etcd) => Journal::open(&etcd.path, limits, Writer::Thread),
+    }
+}
+
 fn open_store(
     store: config::Store,
     routes: &Routes,
     address: SocketAddr,
+    tables: &Arc<RouteTables>,
     tell: Box<dyn Fn(Notice) + Send>,
 ) -> Result<Opened, StartError> {
+    let told = tables.clone();
+    let names = OwnNames {
+        naming: tables.naming(),
+        changed: Box::new(move |revision, names| told.set_names(revision, names)),
+    };
     let config = match store {
         config::Store::Embedded { path } => {
-            let embedded = embedded::start(&path, routes.longest_lock_delay(), tell)?;
+            let embedded = embedded::start(&path, routes.longest_lock_delay(), names, tell)?;
             let (store, failed) = (embedded.store, embedded.failed);
             return Ok(Opened { store, failed, inherited_delay: embedded.inherited_delay, sockets: None });
         }
@@ -352,9 +444,21 @@ fn open_store(
                 cut.reset_fenced();
             }
         }),
+        names,
         tell,
     })?;
     Ok(Opened { store, failed, inherited_delay: None, sockets: Some(sockets) })
+}
+
+impl Doors {
+    fn all(&self) -> impl Iterator<Item = &Arc<Door>> {
+        [&self.data, &self.admin].into_iter().chain(&self.elections)
+    }
+
+    /// Those that speak TLS, by name.
+    fn servers(&self) -> Vec<(&'static str, Arc<Server>)> {
+        self.all().filter_map(|door| Some((door.name(), door.tls()?.clone()))).collect()
+    }
 }
 
 impl StartError {

@@ -1,27 +1,33 @@
 //! Every resource's mark, on the hot path: the only concurrent map.
 //!
 //! The gate admits requests here and the admin port reads here; the store's driver, alone, moves marks by
-//! [`Ledger::close`] and [`Ledger::open`]. A [`Permit`] is one request in flight: while it lives, no higher
-//! token passes. It is deliberately not `Clone`: two owners would be two ends of one request.
+//! [`Ledger::close`] and [`Ledger::open`]. A [`Cell`] is one resource with its gate, a [`Permit`] one request in flight:
+//! while it lives, no higher token passes.
 
+mod cell;
+mod forget;
+mod holders;
 pub mod mark;
+mod permit;
 pub mod validity;
 
 use std::borrow::Borrow;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use highgate_elector::{Resource, Token};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::sync::futures::OwnedNotified;
 
-use crate::controls::{Rule, breaks};
-use mark::{Drain, Mark, Release, StillHeld};
-use validity::{Counted, Validity};
+use crate::tls::Identity;
+pub use cell::{Cell, Denied, Shut, State};
+use holders::Holders;
+use mark::{Drain, StillHeld};
+pub use permit::Permit;
+use validity::Validity;
 
 /// Cells by their own names. Names come from clients, so the hash is keyed.
 type Cells = DashMap<ByName, (), foldhash::quality::RandomState>;
@@ -36,35 +42,13 @@ pub struct Ledger {
     shared: Arc<Shared>,
     /// Requests that ended with unknown outcome on routes that leave the verdict to an operator.
     blocked: Mutex<HashMap<Resource, Vec<Permit>>>,
-}
-
-/// One resource and its gate. There may be millions, so what only a few need is elsewhere.
-pub struct Cell {
-    resource: Resource,
-    mark: Mark,
-    shared: Arc<Shared>,
-    /// Stale requests refused since the process started.
-    refused: AtomicU32,
-    /// A [`Shut`]; says nothing while the gate is open.
-    shut: AtomicU8,
-    /// Everybody knows that unknown outcomes of the mark are left to an operator.
-    blocks: AtomicBool,
-}
-
-/// Why a gate is shut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Shut {
-    /// Its mark waits for lower tokens to drain; the mark itself will pass.
-    Raised,
-    /// An operator keeps it shut.
-    Frozen,
-    /// The leader whose token the mark is has gone; the next one's will be higher.
-    Vacant,
+    holders: Holders,
 }
 
 /// What every cell needs of the ledger.
 struct Shared {
+    /// How many cells are in each [`State`], but for those that were never in another than the first.
+    states: [AtomicU64; State::ALL.len()],
     on_drained: Box<dyn Fn(&Resource) + Send + Sync>,
     halted: AtomicBool,
     validity: Arc<Validity>,
@@ -83,29 +67,6 @@ impl Shared {
     }
 }
 
-/// Why a request may not pass now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// Below the mark. Final.
-    Stale { mark: u64 },
-    /// Above the mark: it has to be raised first.
-    Ahead { mark: u64 },
-    /// At the mark, which is raised but not open yet.
-    Raising,
-    /// An operator keeps the resource shut.
-    Frozen { mark: u64 },
-    /// At the mark, whose leader has gone.
-    Vacant { mark: u64 },
-    /// The resource has as many requests in flight as can be counted.
-    Full,
-    /// The store failed: no mark can be trusted to be durable, so nothing passes.
-    Halted,
-    /// This replica is not, or not any more, one of those that may pass requests.
-    Fenced,
-    /// Of an era that has not begun: nobody can have been issued it.
-    Unborn { mark: u64 },
-}
-
 /// Why a gate stays shut although the store says that it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOpened {
@@ -113,13 +74,6 @@ pub enum NotOpened {
     Held(#[from] StillHeld),
     #[error("the mark is {known} here, and the store says {mark}: it has lost what it had committed")]
     WentBack { known: u64, mark: u64 },
-}
-
-/// A request in flight under a token. Dropping it says: this request has certainly ended.
-pub struct Permit {
-    cell: Arc<Cell>,
-    token: Token,
-    counted: Counted,
 }
 
 impl Ledger {
@@ -134,6 +88,7 @@ impl Ledger {
         on_drained: impl Fn(&Resource) + Send + Sync + 'static,
     ) -> Self {
         let shared = Shared {
+            states: Default::default(),
             on_drained: Box::new(on_drained),
             halted: AtomicBool::new(false),
             validity,
@@ -142,7 +97,12 @@ impl Ledger {
             refused: AtomicU64::new(0),
             waiters: Mutex::default(),
         };
-        Self { cells: Cells::default(), shared: Arc::new(shared), blocked: Mutex::default() }
+        Self {
+            cells: Cells::default(),
+            shared: Arc::new(shared),
+            blocked: Mutex::default(),
+            holders: Holders::default(),
+        }
     }
 
     pub fn get(&self, resource: &str) -> Option<Arc<Cell>> {
@@ -167,19 +127,7 @@ impl Ledger {
     /// Opens a resource at this mark, which it has. `blocks`: everybody knows that unknown outcomes of it are left
     /// to an operator. The store's driver only.
     pub fn open(&self, resource: &Resource, mark: u64, blocks: bool) -> Result<(), NotOpened> {
-        let cell = self.enter(resource);
-        let known = cell.mark();
-        if known != mark && !breaks(Rule::SealCompare) && !breaks(Rule::LoadAfterJoin) {
-            return Err(NotOpened::WentBack { known, mark });
-        }
-        if known != mark {
-            let _ = cell.close(mark, Shut::Raised);
-        }
-        cell.shut.store(Shut::Raised as u8, Ordering::Release);
-        cell.blocks.store(blocks, Ordering::Release);
-        cell.mark.open()?;
-        cell.wake();
-        Ok(())
+        self.enter(resource).open(mark, blocks)
     }
 
     /// Every token below `floor` is stale and none from `ceiling` on was issued, on every resource, known or not.
@@ -195,6 +143,17 @@ impl Ledger {
         }
     }
 
+    /// Who leads a resource now, by token and identity; none: nobody, or somebody of whom nothing is known. The store's
+    /// driver only, before the gate opens at the token.
+    pub fn note_holder(&self, resource: &Resource, holder: Option<(Token, &str)>) {
+        self.holders.note(resource, holder);
+    }
+
+    /// Whether the token was issued to who has this identity; none if nobody knows to whom it was.
+    pub fn is_held_by(&self, resource: &Resource, token: Token, identity: Option<&Identity>) -> Option<bool> {
+        self.holders.ask(resource, token, |owner| identity.is_some_and(|identity| identity.is(owner)))
+    }
+
     /// Whether a token is of an era that has not begun.
     pub fn is_unborn(&self, token: Token) -> bool {
         self.shared.is_unborn(token)
@@ -205,8 +164,7 @@ impl Ledger {
     pub fn close_all(&self) {
         let cells: Vec<_> = self.cells.iter().map(|cell| cell.key().0.clone()).collect();
         for cell in cells {
-            // Nobody waits for these drains: the incarnation they were for is over.
-            let _ = cell.mark.close(cell.mark());
+            cell.shut_at_its_mark();
         }
         self.wake_all();
     }
@@ -239,9 +197,18 @@ impl Ledger {
 
     /// An operator says that everything blocked on this resource has ended.
     pub fn settle(&self, resource: &Resource) {
-        let settled = self.blocked.lock().remove(resource);
+        let mut settled = Vec::new();
+        self.blocked.lock().retain(|_, permits| {
+            settled.extend(permits.extract_if(.., |permit| permit.is_under(resource)));
+            !permits.is_empty()
+        });
         // Dropped outside the lock: giving permits back calls the driver.
         drop(settled);
+    }
+
+    /// Whether requests of this resource are kept in flight here until an operator settles them.
+    pub fn is_blocked(&self, resource: &Resource) -> bool {
+        self.blocked.lock().values().flatten().any(|permit| permit.is_under(resource))
     }
 
     /// Requests kept in flight until an operator settles them.
@@ -251,11 +218,27 @@ impl Ledger {
 
     /// Fenced requests in flight whose resource waits for them at a higher mark.
     pub fn superseded(&self) -> u64 {
-        let cells = self.cells.iter().map(|cell| cell.key().0.clone());
-        cells
-            .filter(|cell| !cell.is_open() && !cell.is_frozen() && !cell.is_vacant())
-            .map(|cell| cell.in_flight())
-            .sum()
+        if self.shared.states[State::Raising as usize].load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let in_flight = |cell: &Cell| if cell.state() == State::Raising { cell.in_flight() } else { 0 };
+        self.cells.iter().map(|cell| in_flight(&cell.key().0)).sum()
+    }
+
+    /// How many resources are in each state. Those that wait for an operator to settle an unknown outcome are `blocked`,
+    /// and nothing else.
+    pub fn states(&self) -> Vec<(&'static str, u64)> {
+        let count = |state: State| self.shared.states[state as usize].load(Ordering::Relaxed);
+        let mut states: Vec<_> =
+            State::ALL[1..].iter().map(|state| (state.as_str(), count(*state))).collect();
+        let blocked: Vec<Resource> = self.blocked.lock().keys().cloned().collect();
+        for cell in blocked.iter().filter_map(|resource| self.get(resource.as_str())) {
+            for (_, count) in states.iter_mut().filter(|(state, _)| *state == cell.state().as_str()) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        states.push(("blocked", blocked.len() as u64));
+        states
     }
 
     /// Fenced requests in flight on all resources.
@@ -273,10 +256,20 @@ impl Ledger {
 
     /// The first `limit` cells by name, of those whose names come after `after`. For the admin port.
     pub fn page(&self, after: Option<&Resource>, limit: usize) -> Vec<Arc<Cell>> {
+        self.page_of(after, limit, |_| true)
+    }
+
+    /// The same of those resources that are wanted.
+    pub fn page_of(
+        &self,
+        after: Option<&Resource>,
+        limit: usize,
+        wanted: impl Fn(&Resource) -> bool,
+    ) -> Vec<Arc<Cell>> {
         let mut first = BinaryHeap::with_capacity(limit + 1);
         for cell in &self.cells {
             let cell = cell.key();
-            if after.is_none_or(|after| cell.0.resource > *after) {
+            if after.is_none_or(|after| cell.0.resource() > after) && wanted(cell.0.resource()) {
                 first.push(ByName(cell.0.clone()));
             }
             if first.len() > limit {
@@ -286,151 +279,42 @@ impl Ledger {
         first.into_sorted_vec().into_iter().map(|cell| cell.0).collect()
     }
 
-    /// Stale requests refused on all resources since the process started.
+    /// How many of the wanted resources there are, and how many of their requests were refused.
+    pub fn count_of(&self, wanted: impl Fn(&Resource) -> bool) -> (usize, u64) {
+        let cells = self.cells.iter();
+        let refused = cells.filter(|cell| wanted(cell.key().0.resource())).map(|cell| cell.key().0.refused());
+        refused.fold((0, 0), |(count, sum), refused| (count + 1, sum + refused))
+    }
+
+    /// Requests refused since the process started, those that named no resource included.
     pub fn refused(&self) -> u64 {
         self.shared.refused.load(Ordering::Relaxed)
     }
-}
 
-impl Cell {
-    fn new(resource: Resource, shared: Arc<Shared>) -> Self {
-        Self {
-            resource,
-            mark: Mark::shut_at(shared.floor.load(Ordering::SeqCst)),
-            shared,
-            refused: AtomicU32::new(0),
-            shut: AtomicU8::new(Shut::Raised as u8),
-            blocks: AtomicBool::new(false),
+    /// Counts a request that was refused. A resource that was never seen gets no cell by that.
+    pub fn count_refused(&self, resource: Option<&Resource>) {
+        self.shared.refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(cell) = resource.and_then(|resource| self.get(resource.as_str())) {
+            cell.count_refused();
         }
-    }
-
-    /// Admits a request, or says why not. Local and synchronous: this is the hot path.
-    pub fn admit(self: Arc<Self>, token: Token) -> Result<Permit, Denied> {
-        // Read before the place is taken: a gate that was open before a fence does not count after it.
-        let incarnation = self.shared.validity.incarnation();
-        if let Err(denied) = self.mark.admit(token) {
-            return Err(self.explain(denied));
-        }
-        // Asked after the place was taken: who fences and then sees nothing in flight is right.
-        let Some(counted) = self.shared.validity.enter(incarnation) else {
-            self.release();
-            return Err(Denied::Fenced);
-        };
-        let permit = Permit { cell: self, token, counted };
-        // The same for who halts the ledger.
-        if permit.cell.shared.halted.load(Ordering::SeqCst) { Err(Denied::Halted) } else { Ok(permit) }
-    }
-
-    fn close(&self, mark: u64, shut: Shut) -> Drain {
-        self.shut.store(shut as u8, Ordering::Release);
-        let mark = if breaks(Rule::SealCompare) { mark } else { mark.max(self.mark.token()) };
-        let drain = self.mark.close(mark);
-        self.wake();
-        drain
-    }
-
-    fn release(&self) {
-        if self.mark.release() == Release::Drained {
-            (self.shared.on_drained)(&self.resource);
-        }
-    }
-
-    /// What [`Cell::admit`] would say, without taking a place. A stale answer is final, and counted as refused.
-    pub fn look(&self, token: Token) -> Result<(), Denied> {
-        let mark = self.mark.token();
-        let denied = match token.get().cmp(&mark) {
-            std::cmp::Ordering::Less => mark::Denied::Stale { mark },
-            std::cmp::Ordering::Greater if self.shared.is_unborn(token) => {
-                return Err(Denied::Unborn { mark });
-            }
-            std::cmp::Ordering::Greater => mark::Denied::Ahead { mark },
-            std::cmp::Ordering::Equal if self.mark.is_open() => return Ok(()),
-            std::cmp::Ordering::Equal => mark::Denied::Closed,
-        };
-        Err(self.explain(denied))
-    }
-
-    /// Stale first, whatever else holds: a deposed leader must not be told to try again.
-    fn explain(&self, denied: mark::Denied) -> Denied {
-        match denied {
-            mark::Denied::Stale { mark } => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                self.shared.refused.fetch_add(1, Ordering::Relaxed);
-                Denied::Stale { mark }
-            }
-            _ if self.shared.halted.load(Ordering::SeqCst) => Denied::Halted,
-            _ if !self.shared.validity.holds() => Denied::Fenced,
-            _ if self.is_frozen() => Denied::Frozen { mark: self.mark.token() },
-            mark::Denied::Ahead { mark } => Denied::Ahead { mark },
-            mark::Denied::Closed if self.is_vacant() => Denied::Vacant { mark: self.mark.token() },
-            mark::Denied::Closed => Denied::Raising,
-            mark::Denied::Full => Denied::Full,
-        }
-    }
-
-    /// Completes at the next change of this cell. Subscribe first, look second, wait third.
-    pub fn changed(&self) -> OwnedNotified {
-        self.shared.waiters.lock().entry(self.resource.clone()).or_default().clone().notified_owned()
-    }
-
-    fn wake(&self) {
-        let waiters = self.shared.waiters.lock().remove(&self.resource);
-        if let Some(waiters) = waiters {
-            waiters.notify_waiters();
-        }
-    }
-
-    pub fn resource(&self) -> &Resource {
-        &self.resource
-    }
-
-    /// The mark, 0 before the first token.
-    pub fn mark(&self) -> u64 {
-        self.mark.token()
-    }
-
-    pub fn is_open(&self) -> bool {
-        self.mark.is_open()
-    }
-
-    pub fn is_frozen(&self) -> bool {
-        self.shut.load(Ordering::Acquire) == Shut::Frozen as u8
-    }
-
-    /// Whether the leader whose token the mark is has gone.
-    pub fn is_vacant(&self) -> bool {
-        self.shut.load(Ordering::Acquire) == Shut::Vacant as u8
-    }
-
-    /// Whether everybody knows that unknown outcomes of the open mark are left to an operator.
-    pub fn blocks(&self) -> bool {
-        self.blocks.load(Ordering::Acquire)
-    }
-
-    pub fn in_flight(&self) -> u64 {
-        self.mark.in_flight()
-    }
-
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed).into()
     }
 }
 
 impl Borrow<str> for ByName {
     fn borrow(&self) -> &str {
-        self.0.resource.as_str()
+        self.0.resource().as_str()
     }
 }
 
 impl Hash for ByName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.resource.as_str().hash(state);
+        self.0.resource().as_str().hash(state);
     }
 }
 
 impl PartialEq for ByName {
     fn eq(&self, other: &Self) -> bool {
-        self.0.resource == other.0.resource
+        self.0.resource() == other.0.resource()
     }
 }
 
@@ -438,45 +322,13 @@ impl Eq for ByName {}
 
 impl Ord for ByName {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.resource.cmp(&other.0.resource)
+        self.0.resource().cmp(other.0.resource())
     }
 }
 
 impl PartialOrd for ByName {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-impl Permit {
-    pub fn resource(&self) -> &Resource {
-        &self.cell.resource
-    }
-
-    pub fn token(&self) -> Token {
-        self.token
-    }
-
-    /// The incarnation that admitted this request.
-    pub fn counted(&self) -> Counted {
-        self.counted
-    }
-
-    /// Whether the incarnation that admitted this request has ended.
-    pub fn is_over(&self) -> bool {
-        self.cell.shared.validity.is_over(self.counted)
-    }
-
-    /// Whether a higher token waits for this request to end.
-    pub fn is_superseded(&self) -> bool {
-        self.cell.mark() > self.token.get()
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.cell.shared.validity.leave(self.counted);
-        self.cell.release();
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! The modules, from the wire inwards: [`gate`] is a request's way; [`ledger`] holds every mark with its gate;
 //! [`store`] makes marks durable and drives [`replica`], the fence protocol as a pure state machine;
-//! [`gateway`] starts and ends it all; [`admin`], [`metrics`] and [`events`] let people see; [`config`] says
+//! [`gateway`] starts and ends it all; [`admin`], [`metrics`], [`events`] and [`journal`] let people see; [`config`] says
 //! what was asked for.
 //!
 //! What must stay true:
@@ -32,13 +32,18 @@
 pub mod admin;
 pub mod config;
 pub mod controls;
+pub mod door;
 mod drain;
 pub mod elections;
 pub mod events;
 mod fold;
 pub mod gate;
 pub mod gateway;
+pub mod grants;
+pub mod journal;
 pub mod ledger;
 pub mod metrics;
+pub mod names;
 pub mod replica;
 pub mod store;
+pub mod tls;

@@ -6,24 +6,34 @@
 //! resources by a cap), a token is never a label, and counting on the path of an admitted request is one
 //! increment of a counter that was registered before.
 
+mod leaders;
 mod names;
+mod process;
 mod resources;
 mod route;
 #[cfg(test)]
 mod tests;
+mod text;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use highgate_elector::Resource;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
 
+use crate::elections::{self, Standing};
+use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::replica::Event;
 use crate::store::overview::Overview;
+use crate::tls::Failure;
+use leaders::Leaders;
 use names::Kind;
 use resources::{Cap, PerResource};
-pub use route::{Decision, RouteMetrics};
+pub use route::{Decision, Prospects, RouteMetrics};
+use text::Text;
 
 const METADATA: Metadata<'static> = Metadata::new("highgate", Level::INFO, None);
 
@@ -40,10 +50,37 @@ pub struct Metrics {
     last_sync: Gauge,
     last_reload: Gauge,
     operator: [(Action, Counter); Action::ALL.len()],
+    leaders: Leaders,
+    connections: Arc<AtomicUsize>,
+    /// What a process has and a test may not.
+    journal: OnceLock<Arc<Journal>>,
+    dropped_lines: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    certificates: OnceLock<Box<dyn Fn() -> Vec<Certificate> + Send + Sync>>,
 }
 
+/// A certificate of the gateway, as its metrics show it.
+pub(crate) struct Certificate {
+    pub(crate) of: CertificateOf,
+    /// None: there is none, but there are authorities that are trusted.
+    pub(crate) expires: Option<SystemTime>,
+    /// Whether its files, as they are now, are in force.
+    pub(crate) taken: bool,
+}
+
+/// Where it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CertificateOf {
+    /// To the clients of a port.
+    Listener(&'static str),
+    /// To the upstream of a route.
+    Route(Arc<str>),
+}
+
+/// TLS handshakes of one port that came to nothing, by reason.
+pub(crate) struct Handshakes([(Failure, Counter); Failure::ALL.len()]);
+
 /// What an operator did to a resource, or to all replicas at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     Raise,
     Freeze,
@@ -80,6 +117,11 @@ impl Metrics {
                 let label = Label::new("action", action.label());
                 (action, registry.counter(names::OPERATOR, vec![label]))
             }),
+            leaders: Leaders::new(&registry),
+            connections: Arc::default(),
+            journal: OnceLock::new(),
+            dropped_lines: OnceLock::new(),
+            certificates: OnceLock::new(),
             registry,
         };
         metrics.synced();
@@ -88,8 +130,8 @@ impl Metrics {
     }
 
     /// The series of a route. Asking again, after a reload, goes on with the same ones.
-    pub fn route(&self, name: &str) -> RouteMetrics {
-        RouteMetrics::new(self.registry.clone(), name)
+    pub fn route(&self, name: &str, prospects: Prospects) -> RouteMetrics {
+        RouteMetrics::new(self.registry.clone(), name, prospects)
     }
 
     /// A request was admitted or refused this long after its head had been read.
@@ -102,13 +144,59 @@ impl Metrics {
         self.synced();
         match event {
             Event::Raised { resource, .. } => self.raises.of(&self.registry, resource).increment(1),
-            Event::Opened { after, .. } => self.seal.record(*after),
-            Event::Frozen { .. }
-            | Event::Thawed { .. }
-            | Event::Joined { .. }
-            | Event::Left { .. }
-            | Event::Evicted { .. } => {}
+            Event::Opened { resource, mark, after } => {
+                self.seal.record(*after);
+                self.leaders.sealed(resource, *mark);
+            }
+            // Whoever won while it was frozen leads from now on.
+            Event::Thawed { resource, mark } => self.leaders.sealed(resource, *mark),
+            Event::Frozen { .. } | Event::Joined { .. } | Event::Left { .. } | Event::Evicted { .. } => {}
         }
+    }
+
+    /// The store reported that somebody leads, or does not any more.
+    pub fn election_event(&self, event: &elections::Event) {
+        self.leaders.hear(&self.registry, event);
+    }
+
+    /// The store reported everybody who leads and how many wait, after a start or a gap.
+    pub fn stand(&self, standing: &[Standing]) {
+        self.leaders.stand(&self.registry, standing);
+    }
+
+    /// So many wait for a resource now.
+    pub fn line(&self, resource: &Resource, waiting: usize) {
+        self.leaders.line(&self.registry, resource, waiting);
+    }
+
+    /// Where the data port counts its connections.
+    pub fn connections(&self) -> Arc<AtomicUsize> {
+        self.connections.clone()
+    }
+
+    /// The journal whose size and losses are shown.
+    pub fn show_journal(&self, journal: Arc<Journal>) {
+        // Told once, by the gateway that both belong to.
+        let _ = self.journal.set(journal);
+    }
+
+    /// How the process knows what its log has lost.
+    pub fn show_dropped_lines(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.dropped_lines.set(Box::new(count));
+    }
+
+    /// Where a port counts its handshakes. One that has none has no series.
+    pub(crate) fn handshakes(&self, listener: &'static str, has_some: bool) -> Handshakes {
+        Handshakes(Failure::ALL.map(|failure| {
+            let labels = vec![Label::new("listener", listener), Label::new("reason", failure.label())];
+            let counter = || self.registry.counter(names::HANDSHAKE_FAILURES, labels);
+            (failure, if has_some { counter() } else { Counter::noop() })
+        }))
+    }
+
+    /// How the gateway knows what its certificates are now.
+    pub(crate) fn show_certificates(&self, list: impl Fn() -> Vec<Certificate> + Send + Sync + 'static) {
+        let _ = self.certificates.set(Box::new(list));
     }
 
     /// Gives series to the resources that the store already knew at start, if there are enough for all of
@@ -152,13 +240,61 @@ impl Metrics {
             self.last_sync.set(heard.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
         }
         self.read_marks(ledger);
-        self.registry.recorder.handle().render()
+        let mut text = Text::after(self.registry.recorder.handle().render());
+        self.leaders.write(&mut text);
+        self.write_states(ledger, &mut text);
+        self.write_self(&mut text);
+        process::write(&mut text);
+        text.finish()
+    }
+
+    /// Counters of the ledger, so that a scrape does not look at every resource.
+    fn write_states(&self, ledger: &Ledger, text: &mut Text) {
+        let states = ledger.states();
+        let series = states.iter().map(|(state, count)| (vec![("state", *state)], lossy(*count)));
+        text.metric(names::RESOURCES, series);
+    }
+
+    fn write_self(&self, text: &mut Text) {
+        let connections = self.connections.load(Ordering::Relaxed) as u64;
+        text.number(names::CONNECTIONS, Some(lossy(connections)));
+        self.write_certificates(text);
+        text.number(names::DROPPED_LINES, self.dropped_lines.get().map(|count| lossy(count())));
+        text.number(names::HISTORY_BYTES, self.journal.get().map(|journal| lossy(journal.size())));
+        text.number(names::HISTORY_LOST, self.journal.get().map(|journal| lossy(journal.lost())));
+        text.metric(names::BUILD, [(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]);
+    }
+
+    fn write_certificates(&self, text: &mut Text) {
+        let certificates = self.certificates.get().map(|list| list()).unwrap_or_default();
+        for (kind, end, taken) in [
+            ("listener", names::CERTIFICATE_END, names::CERTIFICATE_RELOAD),
+            ("route", names::UPSTREAM_CERTIFICATE_END, names::UPSTREAM_CERTIFICATE_RELOAD),
+        ] {
+            let of = |certificate: &Certificate| match &certificate.of {
+                CertificateOf::Listener(name) => (kind == "listener").then(|| (*name).to_owned()),
+                CertificateOf::Route(name) => (kind == "route").then(|| name.to_string()),
+            };
+            let named: Vec<_> = certificates.iter().filter_map(|one| Some((of(one)?, one))).collect();
+            let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            let ends = named
+                .iter()
+                .filter_map(|(name, one)| Some((vec![(kind, name.as_str())], seconds(one.expires?))));
+            text.metric(end, ends);
+            let are_taken =
+                named.iter().map(|(name, one)| (vec![(kind, name.as_str())], f64::from(u8::from(one.taken))));
+            text.metric(taken, are_taken);
+        }
     }
 
     /// Marks are read rather than followed: no lost event can leave a gauge behind.
     fn read_marks(&self, ledger: &Ledger) {
         for resource in self.registry.cap.resources() {
-            let mark = ledger.get(resource.as_str()).map_or(0, |cell| cell.mark());
+            let Some(cell) = ledger.get(resource.as_str()) else { continue };
+            let mark = cell.mark();
+            if cell.is_vacant() {
+                self.leaders.is_vacant(&resource);
+            }
             if mark > 0 {
                 let label = Label::new("resource", resource.as_str().to_owned());
                 self.registry.gauge(names::HIGH_WATER, vec![label]).set(lossy(mark));
@@ -169,6 +305,14 @@ impl Metrics {
     fn synced(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.last_sync.set(now.as_secs_f64());
+    }
+}
+
+impl Handshakes {
+    pub(crate) fn failed(&self, failure: Failure) {
+        for (_, counter) in self.0.iter().filter(|(counted, _)| *counted == failure) {
+            counter.increment(1);
+        }
     }
 }
 

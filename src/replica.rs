@@ -15,6 +15,9 @@
 mod apply;
 mod digest;
 mod evict;
+mod mend;
+mod names;
+mod news;
 mod raise;
 mod record;
 mod renew;
@@ -63,8 +66,13 @@ pub enum Input {
     Failed { resource: Resource, seen: Revision },
     /// What became of a renewal that was sent then.
     Renewed { sent: Time, answer: Answer },
+    /// An answer of the store has shown that its log holds a change that counts and a word of this member at these
+    /// revisions (0: it did not say). Both arrive as `Applied`, or something was lost.
+    Exists { counted: Revision, said: Revision },
     /// The local gate holds no guard of a lower token any more.
     Drained { resource: Resource },
+    /// Everything under way on this member has the names of resources that were announced at this revision.
+    NamesKnown { revision: Revision },
     /// Time has passed.
     Tick,
 }
@@ -99,6 +107,8 @@ pub struct Applied {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Record(Resource, Record),
+    /// Somebody has deleted a mark, which nothing here ever does.
+    Lost(Resource),
     /// A member joined or renewed.
     Member(Incarnation, Member),
     /// A member left, or was evicted if its tombstone comes with the same revision.
@@ -106,6 +116,10 @@ pub enum Change {
     Tombstone(String, Tombstone),
     Forgotten(String),
     Era(u64),
+    /// The config's names of resources have changed; `pending`: both the old and the new ones count for now.
+    Names {
+        pending: bool,
+    },
 }
 
 /// Everything the store holds, at one revision.
@@ -118,6 +132,8 @@ pub struct Snapshot {
     pub records: Vec<(Resource, Record)>,
     pub members: Vec<(Incarnation, Member)>,
     pub tombstones: Vec<(String, Tombstone)>,
+    /// The revision at which a change of names was announced that is not finished.
+    pub names: Option<Revision>,
 }
 
 /// What the machine wants done, in this order.
@@ -135,7 +151,8 @@ pub enum Output {
     Bury { member: Incarnation, value: Member },
     /// A tombstone has done its duty.
     Forget { name: String, modified: Revision },
-    /// Read everything again, as it is at one revision.
+    /// Something of the log was lost: have it told again from before the loss, or read everything again, as it is at one
+    /// revision.
     Resync,
     /// This incarnation is over: nothing passes any more, and what is under way is cut. Nothing follows.
     Fence(Fenced),
@@ -145,6 +162,8 @@ pub enum Output {
     Open { resource: Resource, mark: u64, blocks: bool },
     /// An operator has settled every unknown outcome so far: whoever keeps one gives it back.
     Settle { resource: Resource },
+    /// The change of names that was announced at `seen` can be finished.
+    FinishNames { seen: Revision },
     /// Something an operator wants to know.
     Tell(Event),
 }
@@ -214,6 +233,9 @@ pub struct Replica {
     /// When to look at a resource again.
     agenda: BTreeSet<(Time, Resource)>,
     renewal: renew::Renewal,
+    /// A change of names that is not finished.
+    names: Option<names::Change>,
+    news: news::News,
     /// When silent members and old tombstones are looked for again.
     next_round: Time,
     over: bool,
@@ -232,7 +254,7 @@ impl Replica {
         timing: Option<Timing>,
         snapshot: Snapshot,
     ) -> (Self, Vec<Output>) {
-        let Snapshot { seq, watermark, era, records, members, tombstones } = snapshot;
+        let Snapshot { seq, watermark, era, records, members, tombstones, names } = snapshot;
         let mut replica = Self {
             me,
             timing,
@@ -246,6 +268,8 @@ impl Replica {
             undrained: HashMap::default(),
             agenda: BTreeSet::new(),
             renewal: renew::Renewal::joined(sent, timing),
+            names: names.map(names::Change::announced),
+            news: news::News::default(),
             next_round: now,
             over: false,
         };
@@ -294,9 +318,12 @@ impl Replica {
             }
             Input::Failed { resource, seen } => self.failed(now, resource, seen, &mut outputs),
             Input::Renewed { sent, answer } => self.renewed(now, sent, answer, &mut outputs),
+            Input::Exists { counted, said } => self.exists(now, counted, said),
             Input::Drained { resource } => self.drained(now, resource, &mut outputs),
+            Input::NamesKnown { revision } => self.names_known(now, revision),
             Input::Tick => self.tick(now, &mut outputs),
         }
+        self.finish_names(now, &mut outputs);
         outputs
     }
 
@@ -305,7 +332,7 @@ impl Replica {
         let agenda = self.agenda.first().map(|(at, _)| *at);
         let round = Some(self.next_round).filter(|at| *at < Time::MAX);
         let renewal = self.timing.map(|timing| self.renewal.due(&timing));
-        agenda.into_iter().chain(round).chain(renewal).min()
+        agenda.into_iter().chain(round).chain(renewal).chain(self.news_due()).min()
     }
 
     fn tick(&mut self, now: Time, outputs: &mut Vec<Output>) {
@@ -327,6 +354,7 @@ impl Replica {
                     self.next_round = now + timing.round();
                     self.make_rounds(now, &timing, outputs);
                 }
+                self.miss_news(now, outputs);
                 self.renew_if_due(now, &timing, outputs);
             }
         }
@@ -381,6 +409,10 @@ impl Replica {
         // Tokens of an older era are stale, whatever the mark was.
         let floor = if self.timing.is_some() && !breaks(Rule::MarkOfEra) { floor(self.era) } else { 0 };
         Output::Close { resource: resource.clone(), mark: record.token.max(floor), shut: record.shut() }
+    }
+
+    fn own(&self) -> &Member {
+        self.members.get(&self.me).expect("a replica is a member from its join to its fence")
     }
 
     fn me(&mut self) -> &mut Member {

@@ -19,10 +19,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use highgate_elector::{Resource, Token};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::config::Naming;
 use crate::ledger::{Ledger, NotOpened};
-use crate::replica::{Incarnation, Input, Want};
+use crate::names::{Names, NamesError};
+use crate::replica::{Incarnation, Input, Revision, Want};
 use overview::Overview;
 
 /// How many raises may queue before more are turned away. Each is a few dozen bytes.
@@ -37,7 +40,11 @@ pub struct Store {
     overview: Arc<ArcSwap<Overview>>,
     /// The store does not answer at present.
     away: Arc<AtomicBool>,
+    change_of_names: ChangeOfNames,
 }
+
+/// The names of a change that is not finished.
+type ChangeOfNames = Arc<Mutex<Option<Arc<Names>>>>;
 
 /// Where a driver hears of wishes.
 #[derive(Clone)]
@@ -57,6 +64,11 @@ enum Command {
         reply: mpsc::Sender<()>,
     },
     Election(elections::Order),
+    /// The routes are to be replaced by some that name resources like this.
+    Name {
+        own: Naming,
+        reply: mpsc::Sender<Result<(), NamesError>>,
+    },
     Override(Override),
     /// Somebody brings a token above the mark that an election is said to have issued.
     Prove {
@@ -73,6 +85,37 @@ enum Command {
     },
 }
 
+/// How a gateway names resources, and what it does when the store's names change.
+pub struct OwnNames {
+    pub naming: Naming,
+    /// When this returns, every request that is claimed from then on is checked under these names. Called by the
+    /// driver before anything passes, and with every change.
+    pub changed: Box<dyn Fn(Revision, Arc<Names>) + Send>,
+}
+
+impl OwnNames {
+    /// The same, and keeps what a change is about that is not finished.
+    fn remembered(self) -> (Self, ChangeOfNames) {
+        let change = ChangeOfNames::default();
+        let (kept, told) = (change.clone(), self.changed);
+        let changed = Box::new(move |revision, names: Arc<Names>| {
+            *kept.lock() = Some(names.clone()).filter(|names| names.next.is_some());
+            told(revision, names);
+        });
+        (Self { naming: self.naming, changed }, change)
+    }
+}
+
+impl Default for OwnNames {
+    /// Of a store without routes before it.
+    fn default() -> Self {
+        Self { naming: Naming::default(), changed: Box::new(|_, _| ()) }
+    }
+}
+
+/// How long a gateway waits for the others to be told of new names.
+const NAMES_LIMIT: Duration = Duration::from_secs(10);
+
 /// Why a running store stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFailed {
@@ -88,9 +131,18 @@ pub enum StoreFailed {
 /// What an operator may order of all replicas at once.
 enum Override {
     /// Every token issued so far becomes stale.
-    BumpEra { reply: oneshot::Sender<Result<u64, OverrideError>> },
+    BumpEra { from: Option<u64>, reply: oneshot::Sender<Result<Bumped, OverrideError>> },
     /// Takes a replica out, whatever it does.
     Retire { replica: Incarnation, reply: oneshot::Sender<Result<(), OverrideError>> },
+}
+
+/// What became of an order to begin a new era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bumped {
+    /// The era now.
+    pub era: u64,
+    /// False: the era that was to be ended had ended already.
+    pub changed: bool,
 }
 
 /// Why an operator's order was not carried out.
@@ -186,6 +238,24 @@ impl Store {
         let _ = answer.recv();
     }
 
+    /// Has everybody know that resources are to be named like this, before the routes that do so are put into force.
+    /// Blocks until they may be.
+    pub fn rename(&self, own: Naming) -> Result<(), NamesError> {
+        let (reply, answer) = mpsc::channel();
+        self.inbox.send(Command::Name { own, reply });
+        answer.recv_timeout(NAMES_LIMIT).unwrap_or(Err(NamesError::Away))
+    }
+
+    /// The names of a change that is not finished: requests are checked under those of before and those of after it.
+    pub fn change_of_names(&self) -> Option<Arc<Names>> {
+        self.change_of_names.lock().clone()
+    }
+
+    /// Everything under way here has the names that were announced at this revision.
+    pub fn names_known(&self, revision: Revision) {
+        self.send(Input::NamesKnown { revision });
+    }
+
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
@@ -202,9 +272,9 @@ impl Store {
         self.overview.load_full()
     }
 
-    /// Makes every token issued so far stale. The new era.
-    pub async fn bump_era(&self) -> Result<u64, OverrideError> {
-        self.override_with(|reply| Override::BumpEra { reply }).await
+    /// Makes every token issued so far stale; `from`: only if that is the era now.
+    pub async fn bump_era(&self, from: Option<u64>) -> Result<Bumped, OverrideError> {
+        self.override_with(|reply| Override::BumpEra { from, reply }).await
     }
 
     /// Takes a replica out. If it lives, it fences itself and joins anew.

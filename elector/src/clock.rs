@@ -1,7 +1,7 @@
 //! Time that counts while the machine sleeps.
 //!
 //! A lease runs on at the backend while this machine is suspended, and `std::time::Instant` does not: everything
-//! that decides whether somebody still leads is a [`Moment`] on CLOCK_BOOTTIME, and the heart waits for one with
+//! that decides whether somebody still leads is a [`Moment`] on CLOCK_BOOTTIME, and the renewer waits for one with
 //! an [`Alarm`] on the same clock, which has rung when the machine wakes up.
 
 use std::io;

@@ -1,8 +1,10 @@
 //! A backend from its URL: the only place that knows which there are.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use crate::backend::Backend;
+use crate::secrets::{self, SecretError};
 
 /// What the URLs of this build's backends look like, for messages.
 const KNOWN: &[&str] = &[
@@ -21,12 +23,24 @@ pub enum ConnectError {
     UnknownScheme { scheme: String },
     #[error("the URL `{url}` is not usable: {detail}")]
     BadUrl { url: String, detail: String },
+    #[error("there is no secret for the gateway's elections: {detail}")]
+    Secret { detail: String },
 }
 
 /// The backend that a URL names. Nothing is sent yet, so a backend that is down is found out by the first campaign.
-/// A gateway that wants a secret gets the one in the environment ([`secrets`](crate::secrets)).
+/// A gateway that wants a secret gets the one that the environment has or names ([`secrets::find`]).
 pub fn connect(url: &str) -> Result<Arc<dyn Backend>, ConnectError> {
-    connect_with_secret(url, crate::secrets::from_env().as_deref())
+    let secret = match url.starts_with("highgate://") {
+        true => secrets::find(secrets::ELECTIONS_TOKEN).map_err(|error| unreadable(&error))?,
+        false => None,
+    };
+    connect_with_secret(url, secret.as_deref())
+}
+
+/// Says it with its cause.
+pub(crate) fn unreadable(error: &SecretError) -> ConnectError {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    ConnectError::Secret { detail: format!("{error}{cause}") }
 }
 
 /// Like [`connect`], with the secret for a gateway's elections from elsewhere than the environment, or without one. Other

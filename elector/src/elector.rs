@@ -1,26 +1,27 @@
 //! An elector: campaigns for one resource, as often as it is asked to.
 //!
-//! `builder.rs` makes one, `contend.rs` is the campaign, `follow.rs` watches who leads. All three run on the
-//! heart's thread; what is here only waits for them. What must stay true: a campaign that is dropped leaves no
-//! leadership behind, not even one that was granted at that moment.
+//! `builder.rs` makes one, `contend.rs` is the campaign, `follow.rs` watches who leads; these run on the renewer's
+//! thread, and what is here only waits for them. `lead.rs` runs work while it leads. What must stay true: a campaign
+//! that is dropped leaves no leadership behind, not even one that was granted at that moment.
 
 mod builder;
 mod contend;
 mod follow;
+mod lead;
 
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use builder::{BuildError, Builder};
 pub use contend::{CampaignError, Waiting};
 use follow::Follow;
+pub use lead::{LeadError, Next};
 
 use crate::Resource;
-use crate::backend::{BackendError, Candidacy, Leader, Observation};
-use crate::heartbeat::Heart;
-use crate::leadership::Leadership;
+use crate::backend::{BackendError, BoxFuture, Candidacy, Leader, Observation};
+use crate::heartbeat::Renewer;
+use crate::leadership::{Leadership, Lost};
 use crate::metrics::Metrics;
 use crate::stream::unfold;
 
@@ -28,64 +29,44 @@ use crate::stream::unfold;
 const OBSERVED: usize = 256;
 
 type OnWait = Arc<dyn Fn(&Waiting) + Send + Sync>;
+type OnLost = Arc<dyn Fn(Lost) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Campaigns for one resource. Cheap to clone.
 #[derive(Clone)]
 pub struct Elector(Arc<Settings>);
 
 struct Settings {
-    heart: Heart,
+    renewer: Renewer,
     candidacy: Candidacy,
     heartbeat: Duration,
+    grace: Duration,
     watchdog: Option<Duration>,
     strict: bool,
     on_wait: Option<OnWait>,
+    on_lost: Option<OnLost>,
     metrics: Arc<Metrics>,
 }
 
 impl Elector {
-    /// Settings for an elector. Give it a backend, or the [`Heart`] of another elector: with thousands of elections
-    /// in a process, one heart renews them all together, on one thread.
-    pub fn builder(heart: impl Into<Heart>, resource: Resource) -> Builder {
-        Builder::new(heart.into(), resource)
+    /// Settings for an elector of the resource with this name. Its backend is the one that `HIGHGATE_BACKEND` names, or
+    /// else the gateway on this machine, unless [`Builder::backend`] says otherwise. A name or a URL that is not usable
+    /// is reported when it is built.
+    pub fn named(resource: &str) -> Builder {
+        Builder::named(resource)
+    }
+
+    /// The same for a backend that is connected already. Or give it the [`Renewer`] of another elector: with thousands
+    /// of elections in a process, one renews them all together, on one thread.
+    pub fn builder(renewer: impl Into<Renewer>, resource: Resource) -> Builder {
+        Builder::new(renewer.into(), resource)
     }
 
     /// Queues up and waits until this process leads. While the backend cannot be reached, it tries again; see
     /// [`Builder::on_wait`]. Dropping the future withdraws the candidacy, and resigns a leadership that was
     /// granted meanwhile.
     pub async fn campaign(&self) -> Result<Leadership, CampaignError> {
-        let contending = self.0.heart.spawn(contend::contend(self.0.clone()));
+        let contending = self.0.renewer.spawn(contend::contend(self.0.clone()));
         contending.outcome().await.unwrap_or(Err(CampaignError::Stopped))
-    }
-
-    /// Leads again and again: runs `work` for each leadership, drops its future at once when the leadership is
-    /// lost, and campaigns anew. `work` says what comes next when it has ended: `Break` resigns and returns,
-    /// `Continue` resigns, lets others lead and campaigns again. Dropping the future of `run` ends all of it.
-    pub async fn run<T, F, W>(&self, mut work: F) -> Result<T, CampaignError>
-    where
-        F: FnMut(Arc<Leadership>) -> W,
-        W: Future<Output = ControlFlow<T>>,
-    {
-        loop {
-            let leadership = Arc::new(self.campaign().await?);
-            let ended = tokio::select! {
-                biased;
-                lost = leadership.lost() => Err(lost),
-                next = work(leadership.clone()) => Ok(next),
-            };
-            match ended {
-                Ok(next) => {
-                    // Unsaid, the lease runs out; that is the backend's trouble and not the work's.
-                    let _unavailable = leadership.release().await;
-                    if let ControlFlow::Break(value) = next {
-                        return Ok(value);
-                    }
-                }
-                // The work has stopped. If the backend does not know that the leadership is over, the guard,
-                // which is dropped here, says so.
-                Err(_lost) => {}
-            }
-        }
     }
 
     /// Who leads: the current state first, then every change. A backend that cannot be reached is an item, after
@@ -93,7 +74,7 @@ impl Elector {
     pub fn observe(&self) -> Observation {
         let (sender, receiver) = tokio::sync::mpsc::channel(OBSERVED);
         let mut follow = Follow::new(self.0.clone());
-        let following = self.0.heart.spawn(async move {
+        let following = self.0.renewer.spawn(async move {
             while let Some(item) = follow.next().await {
                 if sender.send(item).await.is_err() {
                     return;
@@ -114,9 +95,9 @@ impl Elector {
         &self.0.candidacy.holder
     }
 
-    /// The heart, to share with another elector.
-    pub fn heart(&self) -> &Heart {
-        &self.0.heart
+    /// The renewer, to share with another elector.
+    pub fn renewer(&self) -> &Renewer {
+        &self.0.renewer
     }
 }
 

@@ -1,12 +1,14 @@
 //! The token and its resource on every request, for clients that are tower services over `http` types.
 //!
 //! [`FencingLayer`] goes around a client. What must stay true: a request never leaves with the token of a
-//! leadership that is over by this process's clock. That spares the gate the refusal; it does not replace it.
+//! leadership that is over by this process's clock. That spares the gate the refusal; it does not replace it. And an
+//! answer that the token is stale ends the leadership: whoever is refused because of a later leader does not go on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::{HeaderName, HeaderValue, Request};
+use http::header::InvalidHeaderValue;
+use http::{HeaderName, HeaderValue, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -20,6 +22,7 @@ pub struct FencingLayer {
     source: TokenSource,
     name: HeaderName,
     resource: HeaderValue,
+    credential: Option<HeaderValue>,
 }
 
 impl FencingLayer {
@@ -30,7 +33,16 @@ impl FencingLayer {
     /// For a gateway that was told another header name for the token.
     pub fn named(source: TokenSource, name: HeaderName) -> Self {
         let resource = HeaderValue::from_str(source.resource().as_str());
-        Self { source, name, resource: resource.expect("a canonical name has only characters of a header") }
+        let resource = resource.expect("a canonical name has only characters of a header");
+        Self { source, name, resource, credential: None }
+    }
+
+    /// Sends the secret that says who this is, too: for a gateway with grants.
+    pub fn credential(mut self, secret: &str) -> Result<Self, InvalidHeaderValue> {
+        let mut value = HeaderValue::from_str(secret)?;
+        value.set_sensitive(true);
+        self.credential = Some(value);
+        Ok(self)
     }
 }
 
@@ -58,9 +70,9 @@ pub enum FencingError<E> {
     Inner(E),
 }
 
-impl<S, B> Service<Request<B>> for Fencing<S>
+impl<S, B, R> Service<Request<B>> for Fencing<S>
 where
-    S: Service<Request<B>>,
+    S: Service<Request<B>, Response = Response<R>>,
 {
     type Response = S::Response;
     type Error = FencingError<S::Error>;
@@ -77,7 +89,11 @@ where
                 // In place of any other: two tokens on one request are refused.
                 sent.insert(self.layer.name.clone(), HeaderValue::from(token.get()));
                 sent.insert(headers::RESOURCE, self.layer.resource.clone());
-                Sending(Ok(Box::pin(self.inner.call(request))))
+                if let Some(credential) = &self.layer.credential {
+                    sent.insert(headers::CREDENTIAL, credential.clone());
+                }
+                let (source, answer) = (self.layer.source.clone(), Box::pin(self.inner.call(request)));
+                Sending(Ok((source, answer)))
             }
             Err(lost) => Sending(Err(lost)),
         }
@@ -85,17 +101,22 @@ where
 }
 
 /// A request under way, or why it is not.
-pub struct Sending<F>(Result<Pin<Box<F>>, Lost>);
+pub struct Sending<F>(Result<(TokenSource, Pin<Box<F>>), Lost>);
 
 impl<F, R, E> Future for Sending<F>
 where
-    F: Future<Output = Result<R, E>>,
+    F: Future<Output = Result<Response<R>, E>>,
 {
-    type Output = Result<R, FencingError<E>>;
+    type Output = Result<Response<R>, FencingError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Ok(sending) => sending.as_mut().poll(context).map_err(FencingError::Inner),
+            Ok((source, sending)) => sending.as_mut().poll(context).map(|answer| {
+                let answer = answer.map_err(FencingError::Inner)?;
+                // The answer itself says what happened; whoever waits for the end of the leadership hears of it there.
+                let _lost = source.heed(answer.headers());
+                Ok(answer)
+            }),
             Err(lost) => Poll::Ready(Err(FencingError::Lost(*lost))),
         }
     }

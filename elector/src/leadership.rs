@@ -1,31 +1,44 @@
 //! The guard of a leadership: who has it leads, as long as [`Leadership::check`] says so.
 //!
-//! It comes from [`Elector::campaign`](crate::Elector::campaign); the heart renews it from another thread. It is
+//! It comes from [`Elector::campaign`](crate::Elector::campaign); the renewer renews it from another thread. It is
 //! not `Clone`: two owners would be two ends of one leadership, and the first to resign would let the next
 //! leader start beside the second. Whoever only needs the token gets a [`TokenSource`].
+//!
+//! A leadership ends in two steps, so that its work can end in order: it is told to stop ([`Leadership::stopping`]) while
+//! there is a grace left in which its writes still pass, and then the leadership is over ([`Leadership::lost`]).
 
 pub(crate) mod term;
 
+mod source;
+
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::backend::{BackendError, Grant};
-use crate::heartbeat::Heart;
-use crate::token::headers;
+use crate::heartbeat::Renewer;
 use crate::{Moment, Resource, Token};
-use term::Term;
+pub use source::TokenSource;
 pub use term::validity;
+use term::{Stop, Term};
 
 /// Why somebody does not lead (any more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Lost {
-    /// The backend itself says that the leadership is over.
+    /// The backend itself says that the leadership is over: an operator evicted it, or its lease ended there.
     #[error("deposed: the backend says that this leadership is over")]
     Deposed,
-    /// It could not be renewed in time. The backend may not even know yet.
+    /// It was not renewed in time, because this process did not get to it: it was stopped, or the machine slept.
     #[error("expired: it was not renewed in time")]
     Expired,
+    /// It could not be renewed in time, because the backend did not answer. The backend may not even know yet.
+    #[error("away: the backend did not renew it in time")]
+    BackendAway,
+    /// A gateway refused a write with its token, because a later leader has taken over.
+    #[error("stale: a write with its token was refused, because a later leader has taken over")]
+    Stale,
     /// The work made no progress for longer than the watchdog allows, so it was not renewed.
     #[error("stuck: it was not renewed, because the work made no progress")]
     Stuck,
@@ -38,13 +51,15 @@ pub enum Lost {
 #[must_use = "a leadership that is dropped is resigned"]
 pub struct Leadership {
     term: Arc<Term>,
-    heart: Heart,
+    renewer: Renewer,
+    /// The backend was told, or is being told.
+    is_resigned: AtomicBool,
 }
 
 impl Leadership {
-    /// The guard of a term that the heart renews.
-    pub(crate) fn new(term: Arc<Term>, heart: Heart) -> Self {
-        Self { term, heart }
+    /// The guard of a term that the renewer renews.
+    pub(crate) fn new(term: Arc<Term>, renewer: Renewer) -> Self {
+        Self { term, renewer, is_resigned: AtomicBool::new(false) }
     }
 
     /// The fencing token. It stays the same for the whole term and says nothing about whether the term is over.
@@ -84,6 +99,19 @@ impl Leadership {
         self.valid_until().remaining()
     }
 
+    /// The token, if the work may go on: for the head of its loop. Fails one grace before `check` does, which is the
+    /// time to end what was begun; see [`Builder::grace`](crate::Builder::grace).
+    pub fn proceed(&self) -> Result<Token, Lost> {
+        self.term.proceed()
+    }
+
+    /// Resolves when the work has to stop, and says why: one grace before the leadership is over if it is not being
+    /// renewed, or as soon as it is over. That is final: a renewal that comes later takes nothing back.
+    pub fn stopping(&self) -> impl Future<Output = Lost> + Send + use<> {
+        let term = self.term.clone();
+        async move { term.stop().await.why }
+    }
+
     /// Resolves when the leadership is over, before the backend can let anybody else lead.
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + use<> {
         let term = self.term.clone();
@@ -108,65 +136,48 @@ impl Leadership {
 
     /// Ends the term and tells the backend. For those who have only borrowed the guard.
     pub(crate) async fn release(&self) -> Result<(), BackendError> {
-        self.over();
-        self.heart.resign(self.term.grant.clone()).await
+        self.is_resigned.store(true, Ordering::Relaxed);
+        self.over(Lost::Resigned);
+        self.renewer.resign(self.term.grant.clone()).await
     }
 
-    pub(crate) fn heart(&self) -> &Heart {
-        &self.heart
+    /// Ends the term for this reason, and tells the backend without waiting for it: it may be away.
+    pub(crate) fn abandon(&self, why: Lost) {
+        let before = self.term.check().err();
+        self.over(why);
+        // Who was deposed has nothing to give up.
+        if !self.is_resigned.swap(true, Ordering::Relaxed) && before != Some(Lost::Deposed) {
+            self.renewer.resign_in_background(self.term.grant.clone());
+        }
+    }
+
+    /// When the work has to stop, by when, and why.
+    pub(crate) async fn stop(&self) -> Stop {
+        self.term.stop().await
+    }
+
+    pub(crate) fn renewer(&self) -> &Renewer {
+        &self.renewer
     }
 
     pub(crate) fn term(&self) -> &Arc<Term> {
         &self.term
     }
 
-    fn over(&self) {
-        self.term.end(Lost::Resigned);
-        self.heart.forget(&self.term);
+    fn over(&self, why: Lost) {
+        self.term.end(why);
+        self.renewer.forget(&self.term);
     }
 }
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        let before = self.term.check().err();
-        self.over();
-        // Who was deposed has nothing to give up, and who resigned has said so.
-        if !matches!(before, Some(Lost::Deposed | Lost::Resigned)) {
-            self.heart.resign_in_background(self.term.grant.clone());
-        }
+        self.abandon(Lost::Resigned);
     }
 }
 
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership").field("grant", &self.term.grant).field("check", &self.check()).finish()
-    }
-}
-
-/// The token of one leadership, for as long as it is valid. Cheap to clone, and it keeps nobody leading.
-#[derive(Clone)]
-pub struct TokenSource(Arc<Term>);
-
-impl TokenSource {
-    /// The token, if the leadership is valid now.
-    pub fn token(&self) -> Result<Token, Lost> {
-        self.0.check()
-    }
-
-    /// The headers to send with a request, for clients that have no tower layers: `.header(name, value)` for each. A
-    /// route that knows its resource by itself ignores the second; any other has to be told.
-    pub fn headers(&self) -> Result<[(&'static str, String); 2], Lost> {
-        let token = self.token()?.to_string();
-        Ok([(headers::TOKEN, token), (headers::RESOURCE, self.resource().to_string())])
-    }
-
-    pub fn resource(&self) -> &Resource {
-        &self.0.grant.resource
-    }
-}
-
-impl fmt::Debug for TokenSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TokenSource").field(&self.token()).finish()
     }
 }

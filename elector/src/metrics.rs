@@ -1,7 +1,7 @@
 //! Every metric of the elector, behind the `metrics` facade: whoever installs a recorder gets them.
 //!
 //! An [`Elector`](crate::Elector) registers those of its resource when it is built. What must stay true: a token
-//! is never a label, and a process with very many elections has a bounded number of series: the heart names the
+//! is never a label, and a process with very many elections has a bounded number of series: the renewer names the
 //! first thousand resources, the rest counts as `other`.
 
 use std::collections::HashSet;

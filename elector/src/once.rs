@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use crate::Token;
 use crate::backend::{OnceError, OnceState, OnceStep};
-use crate::heartbeat::Heart;
+use crate::heartbeat::Renewer;
 use crate::leadership::Leadership;
 use crate::leadership::term::Term;
 
@@ -27,14 +27,17 @@ pub enum Once {
 pub struct Run {
     key: String,
     term: Arc<Term>,
-    heart: Heart,
+    renewer: Renewer,
 }
 
 impl Once {
     /// Notes that this leader is about to do it, unless it was done.
     pub async fn begin(leadership: &Leadership, key: &str) -> Result<Self, OnceError> {
-        let run =
-            Run { key: key.to_owned(), term: leadership.term().clone(), heart: leadership.heart().clone() };
+        let run = Run {
+            key: key.to_owned(),
+            term: leadership.term().clone(),
+            renewer: leadership.renewer().clone(),
+        };
         match run.step(OnceStep::Begin).await? {
             OnceState::Running => Ok(Self::Run(run)),
             OnceState::Completed { holder, token, at } => Ok(Self::AlreadyCompleted { holder, token, at }),
@@ -54,8 +57,8 @@ impl Run {
 
     async fn step(&self, step: OnceStep) -> Result<OnceState, OnceError> {
         self.term.check().map_err(|_| OnceError::Deposed)?;
-        let (heart, term, key) = (self.heart.clone(), self.term.clone(), self.key.clone());
-        let errand = self.heart.spawn(async move { heart.backend().once(&term.grant, &key, step).await });
+        let (renewer, term, key) = (self.renewer.clone(), self.term.clone(), self.key.clone());
+        let errand = self.renewer.spawn(async move { renewer.backend().once(&term.grant, &key, step).await });
         errand.outcome().await.unwrap_or(Err(OnceError::Deposed))
     }
 }

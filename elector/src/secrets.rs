@@ -3,7 +3,8 @@
 //! The elector starts no processes, so what a child gets is the program's own business: take [`variables`] out of its
 //! environment. What must stay true: no secret is ever printed, and the operators' secret is never sent to elections.
 
-use std::env;
+use std::path::Path;
+use std::{env, fs, io};
 
 /// The jobs' secret: it opens a gateway's elections, and nothing else.
 pub const ELECTIONS_TOKEN: &str = "HIGHGATE_ELECTIONS_TOKEN";
@@ -12,12 +13,43 @@ pub const ADMIN_TOKEN: &str = "HIGHGATE_ADMIN_TOKEN";
 /// The URL of the backend, which may contain a password.
 pub const BACKEND: &str = "HIGHGATE_BACKEND";
 
-/// The secret for a gateway's elections that the environment holds.
-pub fn from_env() -> Option<String> {
-    env::var(ELECTIONS_TOKEN).ok().filter(|secret| !secret.is_empty())
+/// The file that a gateway's secret is read from: by the elector and by all of highgate's own commands.
+pub const TOKEN_FILE: &str = "HIGHGATE_TOKEN_FILE";
+
+/// A file has no usable secret.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    #[error("the secret in {path} cannot be read")]
+    Unreadable { path: String, source: io::Error },
+    #[error("{path} is empty: it has to contain the secret that opens the gateway")]
+    Empty { path: String },
+    #[error("{variable} is not a secret: it is no text")]
+    NotText { variable: String },
 }
 
-/// The variables that hold a secret in this process's environment: what a child process must not inherit.
+/// The secret in a file, without the space around it.
+pub fn from_file(path: &Path) -> Result<String, SecretError> {
+    let name = || path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|source| SecretError::Unreadable { path: name(), source })?;
+    match text.trim() {
+        "" => Err(SecretError::Empty { path: name() }),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
+/// The secret that the environment holds: in this variable ([`ELECTIONS_TOKEN`], [`ADMIN_TOKEN`]), or else in the file that
+/// [`TOKEN_FILE`] names.
+pub fn find(variable: &str) -> Result<Option<String>, SecretError> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(secret) = set(variable) {
+        let secret =
+            secret.into_string().map_err(|_| SecretError::NotText { variable: variable.to_owned() })?;
+        return Ok(Some(secret));
+    }
+    set(TOKEN_FILE).map(|file| from_file(Path::new(&file))).transpose()
+}
+
+/// The variables that hold a secret in this process's environment, or say where one is: what a child process must not inherit.
 ///
 /// ```no_run
 /// let mut child = std::process::Command::new("./job.sh");
@@ -27,7 +59,8 @@ pub fn from_env() -> Option<String> {
 /// ```
 pub fn variables() -> Vec<&'static str> {
     let backend = env::var_os(BACKEND).is_some_and(|url| has_password(&url.to_string_lossy()));
-    let always = [ELECTIONS_TOKEN, ADMIN_TOKEN].into_iter().filter(|name| env::var_os(name).is_some());
+    let always =
+        [ELECTIONS_TOKEN, ADMIN_TOKEN, TOKEN_FILE].into_iter().filter(|name| env::var_os(name).is_some());
     always.chain(backend.then_some(BACKEND)).collect()
 }
 
@@ -40,6 +73,17 @@ fn has_password(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_in_a_file_has_no_space_around_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        std::fs::write(&file, " s3cret\n").unwrap();
+        assert_eq!(from_file(&file).unwrap(), "s3cret");
+        std::fs::write(&file, "\n").unwrap();
+        assert!(matches!(from_file(&file), Err(SecretError::Empty { .. })));
+        assert!(matches!(from_file(&folder.path().join("x")), Err(SecretError::Unreadable { .. })));
+    }
 
     #[test]
     fn a_url_with_a_password_is_a_secret() {

@@ -3,30 +3,36 @@
 mod fake;
 mod handed;
 mod lasting;
+mod led;
 mod lost;
 mod seen;
+mod sent;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Builder, Elector, Heart, Resource};
+use crate::{Builder, Elector, Renewer, Resource};
 use fake::Fake;
 
-/// A backend, its heart and a resource.
+/// A backend, its renewer and a resource.
 struct World {
     fake: Arc<Fake>,
-    heart: Heart,
+    renewer: Renewer,
     resource: Resource,
 }
 
 impl World {
     fn new() -> Self {
         let fake = Arc::new(Fake::default());
-        Self { heart: Heart::new(fake.clone()), fake, resource: Resource::parse("ledger/acct-7").unwrap() }
+        Self {
+            renewer: Renewer::new(fake.clone()),
+            fake,
+            resource: Resource::parse("ledger/acct-7").unwrap(),
+        }
     }
 
     fn settings(&self) -> Builder {
-        Elector::builder(&self.heart, self.resource.clone()).ttl(ms(300))
+        Elector::builder(&self.renewer, self.resource.clone()).ttl(ms(300))
     }
 
     fn elector(&self) -> Elector {

@@ -19,6 +19,7 @@ mod conformance {
     #[path = "../etcd/server.rs"]
     #[allow(dead_code, reason = "shared with the tests of the etcd backend, which need more of it")]
     pub(crate) mod server;
+    pub(crate) mod several;
     pub(crate) mod views;
 }
 
@@ -51,7 +52,7 @@ macro_rules! suite {
             loss::a_blocked_runtime_keeps_leading,
             loss::a_blocked_runtime_gives_up_by_the_watchdog,
             crowds::never_are_two_leaderships_valid_at_once,
-            crowds::a_thousand_elections_share_one_heart,
+            crowds::a_thousand_elections_share_one_renewer,
             views::observers_see_every_change,
             views::a_campaign_tells_who_leads,
             ledger::what_was_completed_is_not_run_again,
@@ -70,4 +71,5 @@ suite!(etcd, crate::conformance::etcd::Etcd);
 suite!(http, crate::conformance::gateway::Gateway, {
     script::a_shell_job_leads_with_nothing_but_curl,
     script::a_shell_job_that_is_deposed_is_stopped,
+    several::gateways_with_elections_of_their_own_are_not_taken_for_one,
 });

@@ -4,12 +4,18 @@
 
 #[path = "etcd/access.rs"]
 mod access;
+#[path = "etcd/by_hand.rs"]
+mod by_hand;
 #[path = "etcd/certificates.rs"]
 mod certificates;
 #[path = "etcd/crowd.rs"]
 mod crowd;
 #[path = "etcd/elections.rs"]
 mod elections;
+#[path = "etcd/eras.rs"]
+mod eras;
+#[path = "etcd/evicted.rs"]
+mod evicted;
 #[path = "etcd/failover.rs"]
 mod failover;
 #[path = "etcd/logins.rs"]

@@ -64,6 +64,19 @@ impl Problem {
         Self { leader: Some(Box::new(leader.into())), ..self }
     }
 
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn resource(&self) -> Option<&str> {
+        self.resource.as_deref()
+    }
+
+    /// Whether it is who asked that is wrong, and not what was asked.
+    pub(super) fn is_about_rights(&self) -> bool {
+        matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+    }
+
     pub(super) fn with(self, name: HeaderName, value: &'static str) -> Self {
         Self { header: Some(Box::new((name, value))), ..self }
     }

@@ -2,7 +2,7 @@
 //! ask is in `access`.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,9 +12,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
+use super::access::Shown;
 use super::answer::{Answer, Problem, answer as plain, harden, line};
-use super::operator::Caller;
-use super::{Admin, Server, access, elections, once, operator, page, replicas, resources, stream};
+use super::{
+    Admin, Peer, Port, Server, access, elections, history, once, operator, page, replicas, resources, stream,
+};
 use crate::metrics::Action;
 
 const MAX_BODY: usize = 64 * 1024;
@@ -40,6 +42,7 @@ pub(super) enum Endpoint {
     Resign,
     Once { complete: bool },
     OnceLedger,
+    History,
 }
 
 /// Every path of both ports. A test holds it against a table of who may ask what.
@@ -52,6 +55,7 @@ pub(super) const ENDPOINTS: &[(&str, Endpoint)] = &[
     ("/v1/resource", Endpoint::Resource),
     ("/v1/replicas", Endpoint::Replicas),
     ("/v1/events", Endpoint::Events),
+    ("/v1/history", Endpoint::History),
     ("/v1/operator/raise", Endpoint::Operator(Action::Raise)),
     ("/v1/operator/freeze", Endpoint::Operator(Action::Freeze)),
     ("/v1/operator/thaw", Endpoint::Operator(Action::Thaw)),
@@ -79,14 +83,14 @@ impl Endpoint {
     }
 
     /// Whether it changes something.
-    fn gives_orders(self) -> bool {
+    pub(super) fn gives_orders(self) -> bool {
         matches!(self, Self::Operator(_) | Self::Campaign | Self::Renew | Self::Resign | Self::Once { .. })
     }
 }
 
 pub(super) async fn answer(
     server: &Server,
-    peer: SocketAddr,
+    peer: &Peer,
     request: Request<Incoming>,
 ) -> Result<Answer, Infallible> {
     let mut answer = handle(server, peer, request).await.unwrap_or_else(Answer::from);
@@ -94,11 +98,24 @@ pub(super) async fn answer(
     Ok(answer)
 }
 
-async fn handle(server: &Server, peer: SocketAddr, request: Request<Incoming>) -> Result<Answer, Problem> {
+async fn handle(server: &Server, peer: &Peer, request: Request<Incoming>) -> Result<Answer, Problem> {
+    let (endpoint, shown) = (Endpoint::of(request.uri().path()), Shown::of(server, peer, request.headers()));
+    let answer = serve(server, &shown, endpoint, request).await;
+    if let (Some(Endpoint::Operator(action)), Err(problem), Port::Admin) = (endpoint, &answer, &server.port) {
+        server.refusals.note(&shown, action, problem);
+    }
+    answer
+}
+
+async fn serve(
+    server: &Server,
+    shown: &Shown,
+    endpoint: Option<Endpoint>,
+    request: Request<Incoming>,
+) -> Result<Answer, Problem> {
     let admin = &*server.admin;
     let (head, body) = request.into_parts();
-    let path = head.uri.path();
-    let endpoint = access::admit(server, path, Endpoint::of(path), &head.headers)?;
+    let (endpoint, caller) = access::admit(server, shown, head.uri.path(), endpoint)?;
     check_method(endpoint, &head.method)?;
     if endpoint.gives_orders() {
         check_origin(&head.headers)?;
@@ -109,20 +126,19 @@ async fn handle(server: &Server, peer: SocketAddr, request: Request<Incoming>) -
         Endpoint::Ready => Ok(ready(admin)),
         Endpoint::Metrics => Ok(plain(StatusCode::OK, METRICS, metrics(admin))),
         Endpoint::Page => Ok(page::show()),
-        Endpoint::Resources => resources::list(admin, query).await,
-        Endpoint::Resource => resources::show(admin, query).await,
+        Endpoint::Resources => resources::list(admin, &caller, query).await,
+        Endpoint::Resource => resources::show(admin, &caller, query).await,
         Endpoint::Replicas => Ok(replicas::show(admin)),
-        Endpoint::Events => stream::open(server, query),
-        Endpoint::Operator(action) => {
-            operator::order(admin, Caller::new(admin, peer), action, &read(body).await?).await
-        }
-        Endpoint::Election => elections::show(admin, query).await,
-        Endpoint::WatchElection => elections::watch(server, query).await,
-        Endpoint::Campaign => elections::campaign(server, &read(body).await?).await,
-        Endpoint::Renew => elections::renew(admin, &read(body).await?).await,
-        Endpoint::Resign => elections::resign(admin, &read(body).await?).await,
-        Endpoint::Once { complete } => once::step(admin, &read(body).await?, complete).await,
-        Endpoint::OnceLedger => once::list(admin, query).await,
+        Endpoint::Events => stream::open(server, caller, query),
+        Endpoint::Operator(action) => operator::order(admin, caller, action, &read(body).await?).await,
+        Endpoint::Election => elections::show(admin, &caller, query).await,
+        Endpoint::WatchElection => elections::watch(server, caller, query).await,
+        Endpoint::Campaign => elections::campaign(server, &caller, &read(body).await?).await,
+        Endpoint::Renew => elections::renew(admin, &caller, &read(body).await?).await,
+        Endpoint::Resign => elections::resign(admin, &caller, &read(body).await?).await,
+        Endpoint::Once { complete } => once::step(admin, &caller, &read(body).await?, complete).await,
+        Endpoint::OnceLedger => once::list(admin, &caller, query).await,
+        Endpoint::History => history::show(server, &caller, query).await,
     }
 }
 

@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Problem, as_json};
-use super::elections::{Held, gone, text};
-use super::operator::{Caller, Given, given, parse, stopped};
+use super::caller::Caller;
+use super::elections::{Held, not_held, text};
+use super::operator::{Given, given, parse, stopped};
 use super::{Admin, query};
 use crate::metrics::Action;
 use crate::store::once::{OnceEntry, OnceOrder, Place, Wanted};
@@ -30,18 +31,29 @@ struct Reset {
 }
 
 /// A leader is about to run something once, or has.
-pub(super) async fn step(admin: &Admin, body: &[u8], complete: bool) -> Result<Answer, Problem> {
+pub(super) async fn step(
+    admin: &Admin,
+    caller: &Caller,
+    body: &[u8],
+    complete: bool,
+) -> Result<Answer, Problem> {
     let Step { key, resource, lease } = parse(body)?;
     let key = text("key", key, MAX_KEY)?;
-    let (resource, lease) = Held { resource, lease }.parse()?;
-    let order = OnceOrder { place: Place { resource: resource.clone(), key }, lease, complete };
-    let entry = admin.store.once(order).await.map_err(stopped)?.ok_or_else(|| gone(&resource))?;
+    let (resource, lease) = Held { resource, lease }.parse(caller)?;
+    let place = Place { resource: resource.clone(), key };
+    let order = OnceOrder { place, lease, actor: caller.actor(), complete };
+    let stepped = admin.store.once(order).await.map_err(stopped)?;
+    let entry = stepped.map_err(|why| not_held(&resource, why))?;
     Ok(as_json(&view(&entry)))
 }
 
 /// The entries of one resource or of all, in parts; or one entry, if the parameter key names it.
-pub(super) async fn list(admin: &Admin, query: Option<&str>) -> Result<Answer, Problem> {
+pub(super) async fn list(admin: &Admin, caller: &Caller, query: Option<&str>) -> Result<Answer, Problem> {
     let resource = query::resource(query, "resource")?;
+    match &resource {
+        Some(resource) => caller.check(resource)?,
+        None => caller.check_everything()?,
+    }
     let key = query::parameter(query, "key")?;
     let after = query::resource(query, "after_resource")?.zip(query::parameter(query, "after_key")?);
     match (resource, key) {
@@ -73,9 +85,10 @@ async fn part(admin: &Admin, wanted: Wanted) -> Result<Answer, Problem> {
 }
 
 /// An operator has the next leader run something again.
-pub(super) async fn reset(admin: &Admin, caller: Caller, body: &[u8]) -> Result<Answer, Problem> {
+pub(super) async fn reset(admin: &Admin, caller: &Caller, body: &[u8]) -> Result<Answer, Problem> {
     let Reset { resource, key } = parse(body)?;
     let place = Place { resource: query::parse_resource(&resource)?, key: text("key", key, MAX_KEY)? };
+    caller.check(&place.resource)?;
     let was = admin.store.reset_once(place.clone()).await.map_err(stopped)?;
     if was.is_some() {
         let about = Given { resource: Some(&place.resource), key: Some(&place.key), ..Given::default() };

@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::answer::{Answer, Problem, as_json};
+use super::caller::Caller;
 use super::{Admin, query};
 use crate::ledger::Cell;
 use crate::store::elections::Leader;
@@ -29,25 +30,17 @@ struct List<'a> {
     resources: Vec<View<'a>>,
     /// Pass it as `after` for the next part; null at the end.
     next: Option<&'a str>,
-    /// Of all resources, not only of these.
+    /// Of all resources that may be seen, not only of these.
     total: usize,
     refused: u64,
 }
 
 impl<'a> View<'a> {
     fn of(cell: &'a Cell, leader: Option<Leader>) -> Self {
-        let mark = cell.mark();
         Self {
             resource: cell.resource().as_str(),
-            mark,
-            state: match () {
-                () if cell.is_frozen() => "frozen",
-                // Below every token of the era: none has been seen yet.
-                () if mark.trailing_zeros() >= 48 => "unset",
-                () if cell.is_vacant() => "vacant",
-                () if cell.is_open() => "open",
-                () => "raising",
-            },
+            mark: cell.mark(),
+            state: cell.state().as_str(),
             in_flight: cell.in_flight(),
             refused: cell.refused(),
             leader: leader.map(|leader| leader.holder),
@@ -55,34 +48,39 @@ impl<'a> View<'a> {
     }
 }
 
-pub(super) async fn list(admin: &Admin, query: Option<&str>) -> Result<Answer, Problem> {
+/// Those that the caller may see, and no word of the others.
+pub(super) async fn list(admin: &Admin, caller: &Caller, query: Option<&str>) -> Result<Answer, Problem> {
     let ledger = admin.store.ledger();
+    let sees_all = caller.may_use_everything();
+    let is_seen = |resource: &Resource| sees_all || caller.may_use(resource);
     let limit = query::limit(query)?;
     let after = query::resource(query, "after")?;
     // One more than is shown tells whether there is a next part.
-    let cells = ledger.page(after.as_ref(), limit + 1);
+    let cells = ledger.page_of(after.as_ref(), limit + 1, is_seen);
     let shown = &cells[..cells.len().min(limit)];
     let next = shown.last().filter(|_| shown.len() < cells.len()).map(|cell| cell.resource().as_str());
     let leaders = leaders(admin, shown).await;
+    let (total, refused) = if sees_all { (ledger.len(), ledger.refused()) } else { ledger.count_of(is_seen) };
     Ok(as_json(&List {
         resources: shown.iter().zip(leaders).map(|(cell, leader)| View::of(cell, leader)).collect(),
         next,
-        total: ledger.len(),
-        refused: ledger.refused(),
+        total,
+        refused,
     }))
 }
 
-pub(super) async fn show(admin: &Admin, query: Option<&str>) -> Result<Answer, Problem> {
+pub(super) async fn show(admin: &Admin, caller: &Caller, query: Option<&str>) -> Result<Answer, Problem> {
     let missing = || query::bad_request("the parameter name says which resource".to_owned());
     let resource = query::resource(query, "name")?.ok_or_else(missing)?;
+    caller.check(&resource)?;
     let cell = admin.store.ledger().get(resource.as_str()).ok_or_else(|| unknown(&resource))?;
-    Ok(view(admin, cell).await)
+    Ok(as_json(&view(admin, &cell).await))
 }
 
 /// One resource as it stands.
-pub(super) async fn view(admin: &Admin, cell: Arc<Cell>) -> Answer {
-    let leader = leaders(admin, std::slice::from_ref(&cell)).await.pop().flatten();
-    as_json(&View::of(&cell, leader))
+pub(super) async fn view<'a>(admin: &Admin, cell: &'a Arc<Cell>) -> View<'a> {
+    let leader = leaders(admin, std::slice::from_ref(cell)).await.pop().flatten();
+    View::of(cell, leader)
 }
 
 /// Who leads each of them. A store that has stopped knows of nobody; the marks are still worth showing.

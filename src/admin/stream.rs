@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio::time::{Interval, interval};
 
 use super::answer::{Answer, Problem};
+use super::caller::Caller;
 use super::{Server, query, stopped};
 use crate::elections::Event;
 use crate::events::{Notice, Stamped};
@@ -27,6 +28,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// One listener's stream.
 struct Listener {
+    caller: Caller,
     notices: broadcast::Receiver<Arc<Stamped>>,
     feed: Feed,
     /// What is told before anything else.
@@ -45,19 +47,24 @@ pub(super) enum Feed {
 }
 
 /// `GET /v1/events`
-pub(super) fn open(server: &Server, query: Option<&str>) -> Result<Answer, Problem> {
+pub(super) fn open(server: &Server, caller: Caller, query: Option<&str>) -> Result<Answer, Problem> {
     let only = query::resource(query, "resource")?;
-    listen(server, server.admin.bus.subscribe(), Feed::Notices { only }, None)
+    if let Some(resource) = &only {
+        caller.check(resource)?;
+    }
+    listen(server, caller, server.admin.bus.subscribe(), Feed::Notices { only }, None)
 }
 
 /// Streams what the feed makes of the notices.
 pub(super) fn listen(
     server: &Server,
+    caller: Caller,
     notices: broadcast::Receiver<Arc<Stamped>>,
     feed: Feed,
     first: Option<String>,
 ) -> Result<Answer, Problem> {
     let listener = Listener {
+        caller,
         notices,
         feed,
         first,
@@ -83,8 +90,13 @@ pub(super) fn place(server: &Server) -> Result<OwnedSemaphorePermit, Problem> {
 }
 
 impl Listener {
-    /// The next piece of the stream; none at the end.
+    /// The next piece of the stream; none at the end, which also comes when it may be heard no longer.
     async fn next(&mut self) -> Option<String> {
+        let text = self.hear().await?;
+        self.feed.is_open_to(&self.caller).then_some(text)
+    }
+
+    async fn hear(&mut self) -> Option<String> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
@@ -93,7 +105,8 @@ impl Listener {
                 // Notices first: the last ones before a stop are the ones people want to see.
                 biased;
                 received = self.notices.recv() => match received {
-                    Ok(stamped) => if let Some(text) = self.feed.tell(&stamped) {
+                    Ok(_) if !self.feed.is_open_to(&self.caller) => return None,
+                    Ok(stamped) => if let Some(text) = self.feed.tell(&stamped, &self.caller) {
                         return Some(text);
                     },
                     // Who follows a leader starts again from how it stands now.
@@ -109,13 +122,24 @@ impl Listener {
 }
 
 impl Feed {
-    /// What this feed makes of a notice.
-    fn tell(&mut self, stamped: &Stamped) -> Option<String> {
+    /// Whether somebody may still listen to it.
+    fn is_open_to(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Notices { only: None } => caller.may_use_anything(),
+            Self::Notices { only: Some(resource) } | Self::Leader { resource, .. } => {
+                caller.may_use(resource)
+            }
+        }
+    }
+
+    /// What this feed makes of a notice, for whom it is.
+    fn tell(&mut self, stamped: &Stamped, caller: &Caller) -> Option<String> {
         let about = stamped.notice.resource();
         match self {
             Self::Notices { only } => {
                 let wanted = only.is_none() || about.is_none() || about == only.as_ref();
-                wanted.then(|| told(stamped))
+                let seen = about.map_or_else(|| caller.may_use_everything(), |about| caller.may_use(about));
+                (wanted && seen).then(|| told(stamped))
             }
             Self::Leader { resource, shown } => match &stamped.notice {
                 Notice::Election(Event::Elected { holder, token, .. })

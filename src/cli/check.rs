@@ -1,10 +1,11 @@
-//! `highgate check FILE`: says whether `serve --config FILE` would take it, and what it would do.
+//! `highgate check FILE`: says whether `serve --config FILE` would take it, and what it would do. `--against OLD`: also
+//! what a reload from OLD would do to the names of resources, and so to their fences.
 
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use highgate::config::{Config, LoadInput, Overrides, Route};
+use highgate::config::{Config, LoadInput, Naming, Overrides, Route, Unknowable, renames, unfenced};
 
 use super::table::{Side, table};
 
@@ -12,18 +13,52 @@ use super::table::{Side, table};
 const EXIT_CONFIG: u8 = 2;
 
 /// Prints the routes, or every problem.
-pub(crate) fn run(file: &Path) -> ExitCode {
-    let input = LoadInput { file: Some(file.to_owned()), overrides: Overrides::default() };
-    match Config::load(&input) {
-        Ok(config) => {
-            print!("{}", summary(file, &config));
+pub(crate) fn run(file: &Path, against: Option<&Path>) -> ExitCode {
+    match checked(file, against) {
+        Ok(report) => {
+            print!("{report}");
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            eprintln!("{}", with_causes(&error));
+        Err(problem) => {
+            eprintln!("{problem}");
             ExitCode::from(EXIT_CONFIG)
         }
     }
+}
+
+fn checked(file: &Path, against: Option<&Path>) -> Result<String, String> {
+    let load = |file: &Path| {
+        let input = LoadInput { file: Some(file.to_owned()), overrides: Overrides::default() };
+        Config::load(&input).map_err(|error| with_causes(&error))
+    };
+    let old = against.map(|old| load(old).map(|config| (old, config))).transpose()?;
+    let config = load(file)?;
+    let mut report = summary(file, &config);
+    report.extend(config.grants.iter().map(|grant| format!("grant: {grant}\n")));
+    report.extend(config.warnings().iter().map(|warning| format!("warning: {warning}\n")));
+    if let Some((old, before)) = old {
+        report += &change(&Naming::of(&before.routes), &Naming::of(&config.routes)).map_err(|refused| {
+            format!("{}: not to be reloaded from {}: {refused}", file.display(), old.display())
+        })?;
+    }
+    Ok(report)
+}
+
+/// What a change of the config does to the names under which requests are fenced.
+fn change(old: &Naming, new: &Naming) -> Result<String, Unknowable> {
+    let renames = renames(old, new)?;
+    let mut lines: Vec<String> = renames
+        .iter()
+        .map(|rename| format!("renamed: {rename}; both count until requests under way have ended, and the new marks start from the old"))
+        .collect();
+    let unfenced = unfenced(old, new);
+    lines.extend(unfenced.iter().map(|(requests, resource)| {
+        format!("no longer fenced: requests to {requests}, which are fenced as `{resource}` now")
+    }));
+    if lines.is_empty() {
+        lines.push("no fence changes its name".to_owned());
+    }
+    Ok(lines.join("\n") + "\n")
 }
 
 fn with_causes(error: &dyn Error) -> String {
@@ -53,7 +88,7 @@ fn row(route: &Route) -> [String; 6] {
         route.upstream.to_string(),
         route.resource.to_string(),
         route.tokens.to_string(),
-        route.grade().to_owned(),
+        route.grade(),
     ]
 }
 
@@ -91,6 +126,29 @@ mod tests {
         assert!(column(1, "UPSTREAM").is_some());
         assert_eq!(column(1, "UPSTREAM"), column(2, "http:"));
         assert_eq!(column(1, "UPSTREAM"), column(3, "http:"));
+    }
+
+    #[test]
+    fn a_change_is_told_by_what_it_does_to_the_fences() {
+        let naming = |routes: &str| {
+            let text = format!("[[routes]]\nname = \"a\"\nupstream = \"http://127.0.0.1:1\"\n{routes}");
+            Naming::of(
+                &Config::parse(&text, Path::new("f"), &Overrides::default()).expect("a good config").routes,
+            )
+        };
+        let one = naming("match = { path = \"/{x}/{y}\" }\nresource = \"one\"\n");
+        let each = naming("match = { path = \"/{x}/{y}\" }\nresource = \"one/{x}\"\n");
+        let other = naming("match = { path = \"/{x}/{y}\" }\nresource = \"one/{y}\"\n");
+        let open = naming("match = { path = \"/{x}/{y}\" }\nfenced_methods = []\n");
+        assert_eq!(change(&one, &one).unwrap(), "no fence changes its name\n");
+        let renamed = change(&one, &each).unwrap();
+        assert!(
+            renamed
+                .starts_with("renamed: requests to /*/* are fenced as `one` now and will be as `one/{x}`;"),
+            "{renamed}"
+        );
+        assert!(change(&one, &open).unwrap().starts_with("no longer fenced: requests to /*/*"));
+        assert!(change(&each, &other).unwrap_err().to_string().contains("by way of one fixed name"));
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! A tiny HTTP/1.1 client for the admin port: what `status`, `watch` and the operators' commands share.
 //!
 //! One connection per request, a time limit on everything but a stream, and errors that name the address: the
-//! most likely one is that no gateway runs there.
+//! most likely one is that no gateway runs there. Of several gateways one is chosen before anything is asked, and nothing is
+//! sent to a second one: an order whose answer was lost may have been carried out.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use highgate_elector::Resource;
+use highgate_elector::secrets::{self, SecretError};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -18,24 +21,38 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 /// A request failed, for a reason that is the gateway's or the caller's.
 pub(super) const EXIT_FAILED: u8 = 1;
+/// The command has to be given in another way.
+pub(super) const EXIT_USAGE: u8 = 2;
 /// The gateway cannot be reached.
 pub(super) const EXIT_UNAVAILABLE: u8 = 69;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one of several gateways may take to say whether it is ready.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longer than the gateway itself waits for an order to be in force.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-const BEARER_VARIABLE: &str = "HIGHGATE_ADMIN_TOKEN";
 
 /// Where the gateway's admin port is.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Target {
-    /// Address of the gateway's admin port; its token, if it wants one, is taken from HIGHGATE_ADMIN_TOKEN
-    #[arg(long, env = "HIGHGATE_ADMIN", value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
-    pub(super) admin: Address,
+    /// Address of the gateway's admin port, or several with commas between them, of which the first that is ready is
+    /// asked
+    #[arg(
+        long,
+        env = "HIGHGATE_ADMIN",
+        value_name = "ADDRESS,…",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:9901"
+    )]
+    pub(super) admin: Vec<Address>,
+    /// File with the secret for the admin port [default: HIGHGATE_ADMIN_TOKEN, or the file that HIGHGATE_TOKEN_FILE names]
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
 }
 
 /// A host and a port.
@@ -47,9 +64,11 @@ pub(super) struct Address(Authority);
 #[error("an address is a host and a port, like 127.0.0.1:9901")]
 pub(super) struct AddressError;
 
-/// The way to one gateway.
+/// The way to one gateway, which is chosen with the first request.
 pub(super) struct Client {
-    address: Authority,
+    addresses: Vec<Authority>,
+    /// None: none of them answers.
+    chosen: OnceCell<Option<usize>>,
     authorization: Option<HeaderValue>,
 }
 
@@ -63,11 +82,13 @@ pub(super) struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
     #[error("no gateway answers at {address}")]
-    Unreachable { address: Authority, source: io::Error },
+    Unreachable { address: String, source: io::Error },
     #[error("what answers at {address} broke off")]
-    Broken { address: Authority, source: hyper::Error },
-    #[error("{BEARER_VARIABLE} is not a token: it has characters that no header can carry")]
+    Broken { address: String, source: hyper::Error },
+    #[error("the secret for the admin port has characters that no header can carry")]
     BadBearer,
+    #[error(transparent)]
+    Secret(#[from] SecretError),
 }
 
 /// Why a command did not get what it asked for.
@@ -76,6 +97,9 @@ pub(super) enum Failed {
     /// The gateway said no.
     #[error("{0}")]
     Refused(String),
+    /// It was not asked: the command has to say more.
+    #[error("{0}")]
+    Usage(String),
     #[error(transparent)]
     Client(#[from] ClientError),
 }
@@ -91,23 +115,56 @@ impl FromStr for Address {
 }
 
 impl Target {
-    /// A client with the token of the environment. Not a flag: other users can read those.
+    /// A client with the secret of the file or, without one, of the environment. Not of a flag: other users can read those.
     pub(super) fn client(&self) -> Result<Client, ClientError> {
-        let bearer = std::env::var_os(BEARER_VARIABLE).filter(|bearer| !bearer.is_empty());
-        let bearer =
-            bearer.map(|bearer| bearer.into_string().map_err(|_| ClientError::BadBearer)).transpose()?;
+        let bearer = match &self.token_file {
+            Some(file) => Some(secrets::from_file(file)?),
+            None => secrets::find(secrets::ADMIN_TOKEN)?,
+        };
         Client::new(&self.admin, bearer.as_deref())
     }
 }
 
 impl Client {
-    pub(super) fn new(address: &Address, bearer: Option<&str>) -> Result<Self, ClientError> {
+    pub(super) fn new(addresses: &[Address], bearer: Option<&str>) -> Result<Self, ClientError> {
         let value = |bearer| HeaderValue::try_from(format!("Bearer {bearer}"));
         let mut authorization = bearer.map(value).transpose().map_err(|_| ClientError::BadBearer)?;
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
         }
-        Ok(Self { address: address.0.clone(), authorization })
+        let addresses = addresses.iter().map(|address| address.0.clone()).collect();
+        Ok(Self { addresses, chosen: OnceCell::new(), authorization })
+    }
+
+    /// One for each of the gateways.
+    pub(super) fn each(&self) -> impl Iterator<Item = Self> {
+        self.addresses.iter().map(|address| Self {
+            addresses: vec![address.clone()],
+            chosen: OnceCell::new(),
+            authorization: self.authorization.clone(),
+        })
+    }
+
+    /// The gateway that is asked: the first that is ready, else the first that answers, else simply the first.
+    async fn address(&self) -> &Authority {
+        let choose = async {
+            let mut answers = None;
+            for (at, address) in self.addresses.iter().enumerate() {
+                let asked = timeout(
+                    PROBE_TIMEOUT,
+                    self.send(address, self.request(Method::GET, "/readyz", Bytes::new())),
+                );
+                match asked.await {
+                    Ok(Ok(answer)) if answer.status().is_success() => return Some(at),
+                    Ok(Ok(_)) => answers = answers.or(Some(at)),
+                    Ok(Err(_)) | Err(_) => {}
+                }
+            }
+            answers
+        };
+        let is_one = self.addresses.len() == 1;
+        let chosen = if is_one { Some(0) } else { *self.chosen.get_or_init(|| choose).await };
+        &self.addresses[chosen.unwrap_or(0)]
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<Answer, ClientError> {
@@ -120,13 +177,15 @@ impl Client {
 
     /// Only the head has come; the body goes on for as long as it likes.
     pub(super) async fn stream(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
-        let sent = self.send(self.request(Method::GET, path, Bytes::new()));
+        let address = self.address().await;
+        let sent = self.send(address, self.request(Method::GET, path, Bytes::new()));
         timeout(ANSWER_TIMEOUT, sent).await.map_err(|_| self.too_slow())?
     }
 
     async fn ask(&self, request: Request<Full<Bytes>>) -> Result<Answer, ClientError> {
+        let address = self.address().await;
         let whole = async {
-            let (head, body) = self.send(request).await?.into_parts();
+            let (head, body) = self.send(address, request).await?.into_parts();
             Ok(Answer { status: head.status, body: self.collect(body).await? })
         };
         timeout(ANSWER_TIMEOUT, whole).await.map_err(|_| self.too_slow())?
@@ -137,20 +196,23 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, self.address.as_str())
-            .header(CONTENT_TYPE, "application/json");
+        let mut request =
+            Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
         request.body(Full::new(body)).expect("paths are constant but for their encoded queries")
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
-        let unreachable = |source| ClientError::Unreachable { address: self.address.clone(), source };
-        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(self.address.as_str()))
+    async fn send(
+        &self,
+        address: &Authority,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let host = HeaderValue::try_from(address.as_str()).expect("an authority is a header value");
+        request.headers_mut().insert(HOST, host);
+        let unreachable = |source| ClientError::Unreachable { address: self.names(), source };
+        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address.as_str()))
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map_err(unreachable)?;
@@ -162,11 +224,19 @@ impl Client {
     }
 
     pub(super) fn broken(&self, source: hyper::Error) -> ClientError {
-        ClientError::Broken { address: self.address.clone(), source }
+        ClientError::Broken { address: self.names(), source }
     }
 
     pub(super) fn too_slow(&self) -> ClientError {
-        ClientError::Unreachable { address: self.address.clone(), source: io::ErrorKind::TimedOut.into() }
+        ClientError::Unreachable { address: self.names(), source: io::ErrorKind::TimedOut.into() }
+    }
+
+    /// The gateway that was asked, or all while none is chosen.
+    pub(super) fn names(&self) -> String {
+        match self.chosen.get().copied().flatten() {
+            Some(at) => self.addresses[at].to_string(),
+            None => self.addresses.iter().map(Authority::as_str).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
@@ -193,6 +263,7 @@ impl ClientError {
     pub(super) fn report(self) -> ExitCode {
         let code = match self {
             Self::BadBearer => EXIT_FAILED,
+            Self::Secret(_) => EXIT_USAGE,
             Self::Unreachable { .. } | Self::Broken { .. } => EXIT_UNAVAILABLE,
         };
         eprintln!("highgate: {:#}", anyhow::Error::from(self));
@@ -205,11 +276,22 @@ impl Failed {
     pub(super) fn report(self) -> ExitCode {
         match self {
             Self::Client(error) => error.report(),
-            Self::Refused(detail) => {
-                eprintln!("highgate: {detail}");
-                ExitCode::from(EXIT_FAILED)
-            }
+            Self::Refused(detail) => failed(&detail, EXIT_FAILED),
+            Self::Usage(detail) => failed(&detail, EXIT_USAGE),
         }
+    }
+}
+
+fn failed(detail: &str, code: u8) -> ExitCode {
+    eprintln!("highgate: {detail}");
+    ExitCode::from(code)
+}
+
+/// Prints what a command has to say, or why it failed.
+pub(super) fn finish(outcome: Result<String, Failed>) -> anyhow::Result<ExitCode> {
+    match outcome {
+        Ok(text) => Ok(print(&text)?),
+        Err(failed) => Ok(failed.report()),
     }
 }
 
@@ -239,79 +321,4 @@ pub(super) fn percent_encoded(text: &str) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::net::SocketAddr;
-    use std::sync::Arc;
-
-    use highgate::admin::{Admin, serve};
-    use highgate::events::Bus;
-    use highgate::metrics::Metrics;
-    use highgate::store::embedded;
-    use tempfile::TempDir;
-    use tokio::net::TcpListener;
-    use tokio::sync::watch;
-    use tokio::task::JoinHandle;
-
-    use super::*;
-
-    /// An admin port over a real store, for the tests of every command.
-    pub(crate) struct Running {
-        pub(crate) admin: Arc<Admin>,
-        pub(crate) address: SocketAddr,
-        pub(crate) stop: watch::Sender<bool>,
-        pub(crate) served: JoinHandle<()>,
-        _folder: TempDir,
-    }
-
-    pub(crate) async fn gateway() -> Running {
-        let folder = tempfile::tempdir().unwrap();
-        let admin = Arc::new(Admin {
-            store: embedded::start(folder.path(), Duration::ZERO, |_| ()).unwrap().store,
-            metrics: Arc::new(Metrics::new(10)),
-            bus: Bus::new(),
-            draining: Arc::default(),
-            auth: None,
-            jobs: highgate::admin::Jobs::Here,
-        });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, shutdown) = watch::channel(false);
-        let served = tokio::spawn(serve(listener, admin.clone(), shutdown));
-        Running { admin, address, stop, served, _folder: folder }
-    }
-
-    #[test]
-    fn an_address_is_a_host_and_a_port() {
-        for text in ["127.0.0.1:9901", "[::1]:9901", "gate.internal:80"] {
-            assert_eq!(text.parse::<Address>().unwrap().0.as_str(), text);
-        }
-        for text in
-            ["", "9901", ":9901", "gate", "gate:", "gate:x", "gate:99999", "http://gate:80", "a@gate:80"]
-        {
-            assert_eq!(text.parse::<Address>(), Err(AddressError), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_name_survives_its_way_through_a_query() {
-        let name = |text| encoded(&Resource::parse(text).unwrap());
-        assert_eq!(name("a/b%2Fc"), "a/b%252Fc");
-        assert_eq!(name("a+b=c"), "a%2Bb%3Dc");
-    }
-
-    #[test]
-    fn a_bearer_with_a_line_break_is_refused() {
-        let address = "127.0.0.1:1".parse().unwrap();
-        assert!(matches!(Client::new(&address, Some("a\nb")), Err(ClientError::BadBearer)));
-    }
-
-    #[tokio::test]
-    async fn a_gateway_that_is_not_there_is_named() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        drop(listener);
-        let client = Client::new(&address.parse().unwrap(), None).unwrap();
-        let error = client.get("/readyz").await.err().unwrap();
-        assert_eq!(error.to_string(), format!("no gateway answers at {address}"));
-    }
-}
+pub(super) mod tests;

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use highgate_elector::Resource;
+use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::client::{Client, Failed, Target, encoded, percent_encoded, print};
+use super::client::{Client, Failed, Target, encoded, finish, percent_encoded};
 use super::table::Side::{Left, Right};
 use super::table::table;
 
@@ -40,6 +41,12 @@ enum Command {
     Reset {
         #[command(flatten)]
         entry: EntryArgs,
+        /// Say what would happen, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -59,12 +66,10 @@ pub(super) async fn run(args: OnceArgs) -> anyhow::Result<ExitCode> {
     let outcome = match args.command {
         Command::Ls { resource, json, target } => list(&target, resource.as_ref(), json).await,
         Command::Show { entry, json } => show(&entry, json).await,
-        Command::Reset { entry } => reset(&entry).await,
+        Command::Reset { entry, dry_run: true, json } => try_reset(&entry, json).await,
+        Command::Reset { entry, dry_run: false, json } => reset(&entry, json).await,
     };
-    Ok(match outcome {
-        Ok(text) => print(&text)?,
-        Err(failed) => failed.report(),
-    })
+    finish(outcome)
 }
 
 async fn list(target: &Target, resource: Option<&Resource>, json: bool) -> Result<String, Failed> {
@@ -101,19 +106,38 @@ async fn show(entry: &EntryArgs, json: bool) -> Result<String, Failed> {
     Ok(if json { format!("{shown:#}\n") } else { in_columns(std::slice::from_ref(&shown)) })
 }
 
-async fn reset(entry: &EntryArgs) -> Result<String, Failed> {
+async fn reset(entry: &EntryArgs, json: bool) -> Result<String, Failed> {
     let order = json!({ "resource": entry.resource.as_str(), "key": entry.key });
     let answer = entry.target.client()?.post("/v1/operator/once-reset", &order).await?.json()?;
-    let (resource, key) = (entry.resource.as_str(), &entry.key);
-    Ok(match answer["was"]["state"].as_str() {
-        Some(state) => {
-            let (holder, token) = (text(&answer["was"]["holder"]), &answer["was"]["token"]);
-            format!(
-                "{resource}: {key} was {state} by {holder} with token {token}; the next leader runs it again\n"
-            )
+    if json {
+        return Ok(format!("{answer:#}\n"));
+    }
+    let what = "the next leader runs it again";
+    Ok(sentence(entry, Some(&answer["was"]).filter(|was| !was.is_null()), what))
+}
+
+/// What a reset would forget.
+async fn try_reset(entry: &EntryArgs, json: bool) -> Result<String, Failed> {
+    let (resource, key) = (encoded(&entry.resource), percent_encoded(&entry.key));
+    let shown = entry.target.client()?.get(&format!("/v1/once?resource={resource}&key={key}")).await?;
+    let was = if shown.status == StatusCode::NOT_FOUND { None } else { Some(shown.json()?) };
+    if json {
+        let (resource, key) = (entry.resource.as_str(), &entry.key);
+        let tried = json!({ "resource": resource, "key": key, "changed": false, "dry_run": true,
+            "would_change": was.is_some(), "was": was });
+        return Ok(format!("{tried:#}\n"));
+    }
+    Ok(sentence(entry, was.as_ref(), "the next leader would run it again; nothing was changed"))
+}
+
+fn sentence(EntryArgs { resource, key, .. }: &EntryArgs, was: Option<&Value>, then: &str) -> String {
+    match was {
+        Some(was) => {
+            let (state, holder, token) = (text(&was["state"]), text(&was["holder"]), &was["token"]);
+            format!("{resource}: {key} was {state} by {holder} with token {token}; {then}\n")
         }
-        None => format!("{resource}: the ledger has no {key}; nothing changed\n"),
-    })
+        None => format!("{resource}: the ledger has no {key}; nothing was changed\n"),
+    }
 }
 
 fn in_columns(entries: &[Value]) -> String {

@@ -1,11 +1,13 @@
-//! `highgate era bump` and `highgate retire`: the orders that concern every replica of an etcd store.
+//! `highgate era bump` and `highgate retire`: the orders that concern every replica of an etcd store. They say what will
+//! happen and ask first.
 
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::client::{Client, Failed, Target, print};
+use super::client::{Client, Failed, Target, finish};
+use super::confirm::{Consent, confirm};
 use super::status::replicas::SHORT_ID;
 
 /// Fewer digits are too easily those of another replica.
@@ -21,10 +23,16 @@ pub(super) struct EraArgs {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum EraOrder {
     /// Begin a new era: every token issued so far is stale, on every resource, for good
-    Bump {
-        #[command(flatten)]
-        target: Target,
-    },
+    Bump(BumpArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct BumpArgs {
+    /// Only if this is the era still: said again, the order begins no other
+    #[arg(long, value_name = "ERA")]
+    from: Option<u64>,
+    #[command(flatten)]
+    how: How,
 }
 
 /// Takes a replica out
@@ -32,6 +40,18 @@ enum EraOrder {
 pub(super) struct RetireArgs {
     /// The replica's id as `highgate status` shows it, or the first of its digits
     replica: Digits,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How such an order is given and answered
+#[derive(Clone, Debug, clap::Args)]
+struct How {
+    #[command(flatten)]
+    consent: Consent,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -57,41 +77,81 @@ impl FromStr for Digits {
 
 /// Makes every token issued so far stale.
 pub(super) async fn era(args: EraArgs) -> anyhow::Result<ExitCode> {
-    let EraOrder::Bump { target } = args.order;
-    finish(async { bump(&target.client()?).await }.await)
+    let EraOrder::Bump(BumpArgs { from, how }) = args.order;
+    finish(async { bump(&how.target.client()?, from, &how).await }.await)
 }
 
 /// Takes a replica out, whatever it does.
 pub(super) async fn retire(args: RetireArgs) -> anyhow::Result<ExitCode> {
-    finish(async { take_out(&args.target.client()?, &args.replica).await }.await)
+    finish(async { take_out(&args.how.target.client()?, &args.replica, &args.how).await }.await)
 }
 
-fn finish(outcome: Result<String, Failed>) -> anyhow::Result<ExitCode> {
-    match outcome {
-        Ok(text) => Ok(print(&text)?),
-        Err(failed) => Ok(failed.report()),
+async fn bump(client: &Client, from: Option<u64>, how: &How) -> Result<String, Failed> {
+    let mut order = from.map_or_else(|| json!({}), |from| json!({ "from": from }));
+    let tried = tried(client, "era-bump", &order).await?;
+    if tried["would_change"] == true && !how.consent.dry_run {
+        confirm(&what_a_bump_does(client, &tried).await?, how.consent)?;
     }
+    if how.consent.dry_run {
+        order["dry_run"] = true.into();
+    }
+    let done = client.post("/v1/operator/era-bump", &order).await?.json()?;
+    Ok(match () {
+        () if how.json => format!("{done:#}\n"),
+        () if done["would_change"] == true => {
+            format!("{}nothing was changed\n", what_a_bump_does(client, &done).await?)
+        }
+        () if done["changed"] == true => format!(
+            "era {}: every token issued before is stale, on every resource and for good\n\
+             leaders have to be elected anew, and no mark opens until nothing of the old era can be under way: \
+             highgate status shows how long\n",
+            done["era"]
+        ),
+        () => format!("the era is {}; nothing was changed\n", done["era"]),
+    })
 }
 
-async fn bump(client: &Client) -> Result<String, Failed> {
-    let done = client.post("/v1/operator/era-bump", &json!({})).await?.json()?;
+async fn what_a_bump_does(client: &Client, tried: &Value) -> Result<String, Failed> {
+    let resources = client.get("/v1/resources?limit=1").await?.json()?;
+    let era = tried["era"].as_u64().unwrap_or_default();
     Ok(format!(
-        "era {}: every token issued before is stale, on every resource and for good\n\
-         leaders have to be elected anew, and no mark opens until nothing of the old era can be under way: \
-         highgate status shows how long\n",
-        done["era"]
+        "a new era begins after era {era}: every token issued so far becomes stale, on all {} resources and for good\n\
+         every leader has to be elected anew, and no mark opens until nothing of the old era can be under way\n",
+        resources["total"]
     ))
 }
 
-async fn take_out(client: &Client, digits: &Digits) -> Result<String, Failed> {
+async fn take_out(client: &Client, digits: &Digits, how: &How) -> Result<String, Failed> {
     // A whole id is not looked up: the gateway that is asked may be the one that knows least.
     let id = if digits.0.len() == DIGITS { digits.0.clone() } else { find(client, digits).await? };
-    client.post("/v1/operator/retire", &json!({"replica": id})).await?.json()?;
-    Ok(format!(
-        "replica {} is retired: raises wait for it no longer than its tombstone lasts\n\
-         if it lives, it fences itself and joins anew\n",
-        &id[..SHORT_ID]
-    ))
+    let short = &id[..SHORT_ID];
+    let what = format!(
+        "replica {short} is taken out: raises wait for it no longer than its tombstone lasts\n\
+         if it lives, it fences itself, cuts what it has under way, and joins anew\n"
+    );
+    let mut order = json!({ "replica": id });
+    if how.consent.dry_run {
+        order["dry_run"] = true.into();
+    } else if tried(client, "retire", &order).await?["would_change"] == true {
+        confirm(&what, how.consent)?;
+    }
+    let done = client.post("/v1/operator/retire", &order).await?.json()?;
+    Ok(match () {
+        () if how.json => format!("{done:#}\n"),
+        () if done["would_change"] == true => format!("{what}nothing was changed\n"),
+        () if done["changed"] == true => format!(
+            "replica {short} is retired: raises wait for it no longer than its tombstone lasts\n\
+             if it lives, it fences itself and joins anew\n"
+        ),
+        () => format!("replica {short} is retired already; nothing was changed\n"),
+    })
+}
+
+/// What an order would do.
+async fn tried(client: &Client, action: &str, order: &Value) -> Result<Value, Failed> {
+    let mut order = order.clone();
+    order["dry_run"] = true.into();
+    client.post(&format!("/v1/operator/{action}"), &order).await?.json()
 }
 
 /// The one replica whose id begins with these digits.
@@ -126,13 +186,12 @@ mod tests {
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
     use parking_lot::Mutex;
-    use serde_json::Value;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::cli::client::tests::gateway;
 
-    /// What was posted, as the path and the body.
+    /// What was ordered and not only tried, as the path and the body.
     type Orders = Arc<Mutex<Vec<(String, Value)>>>;
 
     fn overview() -> Value {
@@ -143,7 +202,8 @@ mod tests {
     /// An admin port of an etcd store that obeys.
     async fn cluster() -> (Client, Orders) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = Client::new(&listener.local_addr().unwrap().to_string().parse().unwrap(), None).unwrap();
+        let client =
+            Client::new(&[listener.local_addr().unwrap().to_string().parse().unwrap()], None).unwrap();
         let orders = Orders::default();
         let heard = orders.clone();
         tokio::spawn(async move {
@@ -159,21 +219,47 @@ mod tests {
     async fn answer(request: Request<Incoming>, orders: Orders) -> Result<Response<Full<Bytes>>, Infallible> {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        let answer = match path.as_str() {
+        let mut answer = match path.as_str() {
             "/v1/replicas" => overview(),
+            "/v1/resources" => json!({"total": 12}),
             "/v1/operator/era-bump" => json!({"era": 3}),
             _ => json!({}),
         };
-        if !body.is_empty() {
-            orders.lock().push((path, serde_json::from_slice(&body).unwrap()));
+        let order: Option<Value> = serde_json::from_slice(&body).ok();
+        let is_tried = order.as_ref().is_some_and(|order| order["dry_run"] == true);
+        if is_tried {
+            (answer["dry_run"], answer["would_change"]) = (true.into(), true.into());
+        }
+        answer["changed"] = (!is_tried).into();
+        if let Some(order) = order.filter(|_| !is_tried) {
+            orders.lock().push((path, order));
         }
         Ok(Response::new(Full::new(answer.to_string().into())))
+    }
+
+    fn how(yes: bool, dry_run: bool) -> How {
+        let target = Target { admin: Vec::new(), token_file: None };
+        How { consent: Consent { yes, dry_run }, json: false, target }
+    }
+
+    #[tokio::test]
+    async fn what_is_only_tried_is_told_and_not_done() {
+        let (client, orders) = cluster().await;
+        let text = bump(&client, None, &how(false, true)).await.unwrap();
+        assert!(
+            text.starts_with("a new era begins after era 3: every token issued so far becomes stale"),
+            "{text}"
+        );
+        assert!(text.contains("all 12 resources") && text.ends_with("nothing was changed\n"), "{text}");
+        let text = take_out(&client, &"beef".parse().unwrap(), &how(false, true)).await.unwrap();
+        assert!(text.starts_with("replica beef0000 is taken out") && text.ends_with("nothing was changed\n"));
+        assert!(orders.lock().is_empty());
     }
 
     #[tokio::test]
     async fn a_bump_says_the_new_era_and_what_it_means() {
         let (client, orders) = cluster().await;
-        let text = bump(&client).await.unwrap();
+        let text = bump(&client, None, &how(true, false)).await.unwrap();
         assert!(text.starts_with("era 3: every token issued before is stale"), "{text}");
         assert_eq!(*orders.lock(), [("/v1/operator/era-bump".to_owned(), json!({}))]);
     }
@@ -181,7 +267,7 @@ mod tests {
     #[tokio::test]
     async fn a_replica_is_retired_by_the_first_digits_of_its_id() {
         let (client, orders) = cluster().await;
-        let text = take_out(&client, &"ABCD2".parse().unwrap()).await.unwrap();
+        let text = take_out(&client, &"ABCD2".parse().unwrap(), &how(true, false)).await.unwrap();
         assert!(text.starts_with("replica abcd2000 is retired: "), "{text}");
         let id = format!("{:0<32}", "abcd2");
         assert_eq!(*orders.lock(), [("/v1/operator/retire".to_owned(), json!({"replica": id}))]);
@@ -190,10 +276,12 @@ mod tests {
     #[tokio::test]
     async fn digits_of_several_replicas_or_of_none_retire_nobody() {
         let (client, orders) = cluster().await;
-        let several = take_out(&client, &"abcd".parse().unwrap()).await.unwrap_err().to_string();
+        let several =
+            take_out(&client, &"abcd".parse().unwrap(), &how(true, false)).await.unwrap_err().to_string();
         assert!(several.starts_with("several ids begin with abcd: abcd1000"), "{several}");
         assert!(several.contains("(one:1), abcd2") && several.ends_with("(two:1)"), "{several}");
-        let none = take_out(&client, &"abce".parse().unwrap()).await.unwrap_err().to_string();
+        let none =
+            take_out(&client, &"abce".parse().unwrap(), &how(true, false)).await.unwrap_err().to_string();
         assert_eq!(none, "no replica's id begins with abce; highgate status shows them");
         assert!(orders.lock().is_empty());
     }
@@ -201,7 +289,7 @@ mod tests {
     #[tokio::test]
     async fn a_whole_id_is_not_looked_up() {
         let (client, orders) = cluster().await;
-        take_out(&client, &"C".repeat(32).parse().unwrap()).await.unwrap();
+        take_out(&client, &"C".repeat(32).parse().unwrap(), &how(true, false)).await.unwrap();
         assert_eq!(orders.lock()[0].1, json!({"replica": "c".repeat(32)}));
     }
 
@@ -215,8 +303,10 @@ mod tests {
     #[tokio::test]
     async fn the_embedded_store_has_no_eras_and_the_command_fails() {
         let gateway = gateway().await;
-        let client = Client::new(&gateway.address.to_string().parse().unwrap(), None).unwrap();
-        for refused in [bump(&client).await, take_out(&client, &"0".repeat(32).parse().unwrap()).await] {
+        let client = Client::new(&[gateway.address.to_string().parse().unwrap()], None).unwrap();
+        let whole = "0".repeat(32).parse().unwrap();
+        let sure = how(true, false);
+        for refused in [bump(&client, None, &sure).await, take_out(&client, &whole, &sure).await] {
             let detail = refused.unwrap_err().to_string();
             assert!(detail.contains("it has no eras and no other replicas"), "{detail}");
         }

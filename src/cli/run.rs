@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `terms.rs` fits the times together, `campaign.rs` waits, `work.rs` watches over the command by the rules of
-//! `plan.rs` and `schedule.rs`, `guard.rs` is the guardian, `keeper.rs` the keeper, and `family.rs` finds everything
+//! `plan.rs` and `schedule.rs`, `metrics.rs` shows what the elector counts, `guard.rs` is the guardian, `keeper.rs` the keeper, and `family.rs` finds everything
 //! that descends from the command. What must stay true: no process of the command outlives the lease, whatever
 //! happens to `run`; and leadership is resigned only when all are dead.
 
@@ -20,6 +20,7 @@ mod keeper;
 mod launch;
 mod lease;
 mod link;
+mod metrics;
 mod once;
 mod order;
 mod plan;
@@ -31,6 +32,7 @@ mod work;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -41,6 +43,7 @@ use tokio::time::timeout;
 use super::client::{EXIT_FAILED, EXIT_UNAVAILABLE};
 use asks::Asks;
 use campaign::Outcome;
+use metrics::Metrics;
 use once::Begun;
 use plan::Why;
 use secrets::Access;
@@ -59,7 +62,8 @@ pub(crate) struct RunArgs {
     /// Where elections are held
     #[arg(long, env = "HIGHGATE_BACKEND", value_name = "URL", default_value = "highgate://127.0.0.1:9901")]
     backend: String,
-    /// File with the secret for the gateway's elections [default: HIGHGATE_ELECTIONS_TOKEN]
+    /// File with the secret for the gateway's elections [default: HIGHGATE_ELECTIONS_TOKEN, or the file that
+    /// HIGHGATE_TOKEN_FILE names]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// How long leadership outlives its last renewal: how soon others take over after a crash
@@ -74,6 +78,9 @@ pub(crate) struct RunArgs {
     /// Skips the command if a leader has completed this key, like daily-report/2026-02-28
     #[arg(long, value_name = "KEY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     once: Option<String>,
+    /// Serves metrics of this run for Prometheus, on this machine alone unless the address says otherwise, like :9903
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
     /// The command, with its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -110,15 +117,16 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     };
     let access = match Access::new(&args.backend, args.token_file.as_deref()) {
         Ok(access) => access,
-        Err(error) => return Ok(refuse(EXIT_USAGE, &error.to_string())),
+        Err(error) => return Ok(refuse(EXIT_USAGE, &format!("{:#}", anyhow::Error::from(error)))),
     };
     let backend = match access.connect() {
         Ok(backend) => backend,
         Err(error) => return Ok(refuse(EXIT_USAGE, &error.to_string())),
     };
     let mut asks = Asks::listen()?;
+    let metrics = Metrics::start(args.metrics).await?;
     let builder = Elector::builder(backend, args.resource.clone()).ttl(terms.ttl).heartbeat(terms.heartbeat);
-    match campaign::campaign(builder, &args.resource, &mut asks).await {
+    match campaign::campaign(builder, &args.resource, &metrics, &mut asks).await {
         Outcome::Leads(leadership) => lead(&args, &access, *leadership, &mut asks).await,
         Outcome::Asked(signal) => {
             let code = u8::try_from(128 + signal.as_raw()).unwrap_or(EXIT_FAILED);

@@ -1,5 +1,9 @@
 //! `highgate serve`: the gateway, until a signal or a failed store ends it.
 
+mod example;
+
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -31,6 +35,11 @@ pub(crate) struct Args {
     overrides: Overrides,
 }
 
+/// Tells whoever reads the standard output. Nobody may, any more: a gateway does not end because of that.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = LoadInput { file: args.config, overrides: args.overrides };
     let loaded = match Loaded::load(&input) {
@@ -56,30 +65,37 @@ fn raise_file_limit() {
 
 /// What a person needs to go on, on stdout; scripts read the first two lines.
 fn greet(config: &Config, gateway: &Gateway) {
-    let (address, admin) = (gateway.address(), gateway.admin_address());
-    println!("highgate listening on http://{address}");
-    println!("highgate admin on http://{admin} (live page, /metrics, /readyz, /v1/)");
-    if let Some(elections) = gateway.elections_address() {
-        println!("highgate elections on http://{elections} (jobs: highgate://{elections})");
+    let url = |tls: bool, address: SocketAddr| format!("{}://{address}", if tls { "https" } else { "http" });
+    say(format_args!("highgate listening on {}", url(config.listen.tls.is_some(), gateway.address())));
+    let admin = url(config.admin.tls.is_some(), gateway.admin_address());
+    say(format_args!("highgate admin on {admin} (live page, /metrics, /readyz, /v1/)"));
+    if let (Some(port), Some(elections)) = (&config.elections, gateway.elections_address()) {
+        let at = url(port.tls.is_some(), elections);
+        say(format_args!("highgate elections on {at} (jobs: highgate://{elections})"));
     }
     match &config.store {
-        Store::Embedded { path } => println!("marks are kept in {}", path.display()),
+        Store::Embedded { path } => say(format_args!("marks are kept in {}", path.display())),
         Store::Etcd(etcd) => {
-            println!("marks are kept in {}", etcd.url);
+            say(format_args!("marks are kept in {}", etcd.url));
             greet_of_replicas(gateway);
         }
     }
     if let Some(delay) = gateway.inherited_delay() {
-        println!("the last process did not end cleanly: for {delay:?} no mark opens that was not open");
+        say(format_args!(
+            "the last process did not end cleanly: for {delay:?} no mark opens that was not open"
+        ));
     }
     for route in config.routes.iter() {
         let tokens = match route.tokens {
             Tokens::Trusted => "trusted: any higher number raises the mark",
             Tokens::Issued => "issued: only the token of whoever was elected here passes",
         };
-        println!("route {}: tokens {tokens}; grade {}", route.name, route.grade());
+        say(format_args!("route {}: tokens {tokens}; grade {}", route.name, route.grade()));
     }
-    println!("try: curl -i -X POST -H 'X-Fencing-Token: 1' -d hello http://{address}/");
+    config.warnings().iter().for_each(|warning| say(format_args!("warning: {warning}")));
+    if let Some(line) = example::line(config, gateway) {
+        say(format_args!("{line}"));
+    }
 }
 
 /// Whether it takes part, and what it has to wait for. Etcd may take its time: then the log says when.
@@ -91,12 +107,21 @@ fn greet_of_replicas(gateway: &Gateway) {
         overview = gateway.overview();
     }
     match &overview.fenced_because {
-        Some(why) => println!("nothing passes yet: {why}"),
-        None => println!("joined in era {}, one of {} replicas", overview.era, overview.replicas.len()),
+        Some(why) => say(format_args!("nothing passes yet: {why}")),
+        None => {
+            say(format_args!("joined in era {}, one of {} replicas", overview.era, overview.replicas.len()));
+        }
     }
     if let Some(longest) = overview.tombstones.iter().map(|tombstone| tombstone.left).max() {
         let seconds = longest.as_secs_f64();
-        println!("for {seconds:.1} s no mark opens that was not open: replicas from before may not know yet");
+        say(format_args!(
+            "for {seconds:.1} s no mark opens that was not open: replicas from before may not know yet"
+        ));
+        if overview.tombstones.iter().any(|tombstone| tombstone.id == "era-0") {
+            say(format_args!(
+                "only you can know that a new prefix was never used; say so before: highgate backend init"
+            ));
+        }
     }
 }
 
@@ -127,6 +152,7 @@ async fn serve(input: LoadInput, loaded: Loaded, logs: &Logs) -> anyhow::Result<
     let mut reloader = Reloader::new(input, loaded)?;
     let mut gateway = Gateway::start(config.clone())?;
     let mut failed = gateway.failed().context("the gateway's failure is already being waited for")?;
+    gateway.count_dropped_lines(logs.dropped_lines());
     greet(&config, &gateway);
     loop {
         tokio::select! {
@@ -139,20 +165,11 @@ async fn serve(input: LoadInput, loaded: Loaded, logs: &Logs) -> anyhow::Result<
             () = reloader.changed() => reloader.reload(&gateway, logs),
         }
     }
-    tracing::info!("ending: not ready, then drained, then stopped; a second signal ends at once");
     let (stopped, stopping) = oneshot::channel();
     thread::Builder::new().name("stop".into()).spawn(move || stopped.send(gateway.stop()))?;
     tokio::select! {
-        clean = stopping => report_end(clean?),
+        clean = stopping => drop(clean?),
         () = endings.next() => std::process::exit(EXIT_INTERRUPTED),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn report_end(clean: bool) {
-    if clean {
-        tracing::info!("stopped clean");
-    } else {
-        tracing::warn!("stopped with requests whose end is unknown; the next start waits for the lock-delay");
-    }
 }

@@ -1,5 +1,6 @@
 //! `highgate status [RESOURCE]`: what is fenced, at which token, what was refused, and which replicas serve.
 
+mod count;
 pub(super) mod replicas;
 
 use std::process::ExitCode;
@@ -7,9 +8,10 @@ use std::process::ExitCode;
 use highgate_elector::Resource;
 use serde_json::Value;
 
-use super::client::{Client, Failed, Target, encoded, print};
+use super::client::{Client, Failed, Target, encoded, finish};
 use super::table;
 use super::table::Side::{Left, Right};
+use count::{count, footnote, refused};
 
 /// How many resources are asked for at once.
 const PART: usize = 5000;
@@ -28,38 +30,27 @@ pub(super) struct StatusArgs {
 
 /// Prints the state, or why there is none.
 pub(super) async fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
-    let shown = match args.target.client() {
-        Ok(client) => show(&client, args.resource.as_ref(), args.json).await,
-        Err(error) => Err(error.into()),
-    };
-    Ok(match shown {
-        Ok(text) => print(&text)?,
-        Err(failed) => failed.report(),
-    })
+    finish(async { show(&args.target.client()?, args.resource.as_ref(), args.json).await }.await)
 }
 
 async fn show(client: &Client, resource: Option<&Resource>, json: bool) -> Result<String, Failed> {
-    let state = match resource {
-        Some(resource) => client.get(&format!("/v1/resource?name={}", encoded(resource))).await?.json()?,
-        None => whole(client).await?,
-    };
+    let count = count(client, resource).await?;
+    let state = &count.state;
     if json {
         return Ok(format!("{state:#}\n"));
     }
     Ok(match state["resources"].as_array() {
-        Some(resources) => in_words(resources) + &replicas::text(&state["replicas"]),
-        None => table(std::slice::from_ref(&state)),
+        Some(resources) => in_words(resources) + &footnote(&count) + &replicas::text(&count.overview),
+        None => table(std::slice::from_ref(state)) + &footnote(&count),
     })
 }
 
-/// All resources and all replicas.
-async fn whole(client: &Client) -> Result<Value, Failed> {
-    let mut whole = list(client, PART).await?;
-    let overview = client.get("/v1/replicas").await?.json()?;
-    if let Some(whole) = whole.as_object_mut() {
-        whole.insert("replicas".to_owned(), overview);
+/// One resource or all, as one gateway shows them.
+async fn fetch(client: &Client, resource: Option<&Resource>) -> Result<Value, Failed> {
+    match resource {
+        Some(resource) => client.get(&format!("/v1/resource?name={}", encoded(resource))).await?.json(),
+        None => list(client, PART).await,
     }
-    Ok(whole)
 }
 
 fn in_words(resources: &[Value]) -> String {
@@ -94,6 +85,7 @@ fn table(resources: &[Value]) -> String {
 
 fn row(view: &Value) -> [String; 6] {
     ["resource", "mark", "state", "in_flight", "refused", "leader"].map(|key| match &view[key] {
+        Value::Number(_) if key == "refused" => refused(view),
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
         other => other.to_string(),
@@ -109,7 +101,7 @@ mod tests {
 
     async fn raised(names: &[&str]) -> (Running, Client) {
         let gateway = gateway().await;
-        let client = Client::new(&gateway.address.to_string().parse().unwrap(), None).unwrap();
+        let client = Client::new(&[gateway.address.to_string().parse().unwrap()], None).unwrap();
         for name in names {
             let order = json!({"resource": name, "to": 9});
             assert!(client.post("/v1/operator/raise", &order).await.ok().unwrap().status.is_success());
@@ -155,6 +147,29 @@ mod tests {
         assert_eq!(whole["replicas"]["replicas"][0]["me"], true);
         let plain = show(&client, None, false).await.ok().unwrap();
         assert_eq!(plain.lines().count(), 2, "{plain}");
+    }
+
+    #[tokio::test]
+    async fn the_numbers_of_several_gateways_are_added_up_with_who_has_counted_what() {
+        let (first, _) = raised(&["a", "b"]).await;
+        let (second, _) = raised(&["a"]).await;
+        for (gateway, times) in [(&first, 3), (&second, 2)] {
+            let ledger = gateway.admin.store.ledger();
+            (0..times).for_each(|_| ledger.count_refused(Some(&Resource::parse("a").unwrap())));
+        }
+        let address = |gateway: &Running| gateway.address.to_string().parse().unwrap();
+        let absent = "127.0.0.1:1".parse().unwrap();
+        let client = Client::new(&[address(&first), address(&second), absent], None).unwrap();
+        let shown: Value = serde_json::from_str(&show(&client, None, true).await.unwrap()).unwrap();
+        assert_eq!((&shown["resources"][0]["refused"], &shown["refused"]), (&json!(5), &json!(5)), "{shown}");
+        assert_eq!(shown["resources"][0]["counted"][1]["refused"], 2);
+        assert_eq!(shown["resources"][1]["counted"].as_array().unwrap().len(), 1, "{shown}");
+        let text = show(&client, None, false).await.unwrap();
+        assert!(text.contains("5 (") && text.contains("counted on this process, this process"), "{text}");
+        assert!(text.contains("not counted: no gateway answers at 127.0.0.1:1"), "{text}");
+        let one = Client::new(&[address(&first)], None).unwrap();
+        let text = show(&one, Some(&Resource::parse("a").unwrap()), false).await.unwrap();
+        assert_eq!(text.lines().nth(1).unwrap().split_whitespace().nth(4), Some("3"), "{text}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use highgate_elector::Resource;
+use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
@@ -14,6 +15,8 @@ use super::client::{Answer, Client, ClientError, EXIT_FAILED, Target, encoded};
 
 /// The gateway says something every 15 s, if only that it is there.
 const MAX_SILENCE: Duration = Duration::from_secs(45);
+/// Before another gateway is asked.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Streams what happens to a resource, as lines of JSON
 #[derive(Clone, Debug, clap::Args)]
@@ -35,15 +38,11 @@ enum Failed {
     Output(#[from] io::Error),
 }
 
-/// Prints events until Ctrl-C, or until the gateway ends.
+/// Prints events until Ctrl-C, or until the gateway ends; of several gateways, until all have.
 pub(super) async fn run(args: WatchArgs) -> anyhow::Result<ExitCode> {
-    let client = match args.target.client() {
-        Ok(client) => client,
-        Err(error) => return Ok(error.report()),
-    };
     let mut output = io::stdout();
     let watched = tokio::select! {
-        watched = watch(&client, &args.resource, &mut output) => watched,
+        watched = follow(&args.target, &args.resource, &mut output) => watched,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Failed::from),
     };
     match watched {
@@ -59,13 +58,47 @@ pub(super) async fn run(args: WatchArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn watch(client: &Client, resource: &Resource, output: &mut impl Write) -> Result<(), Failed> {
+/// Watches at one gateway after the other.
+async fn follow(target: &Target, resource: &Resource, output: &mut impl Write) -> Result<(), Failed> {
+    let mut client = target.client()?;
+    if let Some(note) = note_if_unseen(&client, resource).await? {
+        eprintln!("highgate: {note}");
+    }
+    loop {
+        let body = open(&client, resource).await?;
+        match copy(&client, body, output).await {
+            Err(error @ (Failed::Output(_) | Failed::Refused(_))) => return Err(error),
+            ended if target.admin.len() == 1 => return ended,
+            _ => {}
+        }
+        eprintln!(
+            "highgate: {} has ended the stream; what happens until another tells is missed",
+            client.names()
+        );
+        tokio::time::sleep(PAUSE).await;
+        client = target.client()?;
+    }
+}
+
+/// What to say of a resource that has no mark yet: it may be a slip of the hand, or the first token is still to come.
+async fn note_if_unseen(client: &Client, resource: &Resource) -> Result<Option<String>, Failed> {
+    let shown = client.get(&format!("/v1/resource?name={}", encoded(resource))).await?;
+    let unseen = shown.status == StatusCode::NOT_FOUND;
+    Ok(unseen.then(|| format!("{}; waiting for the first", shown.detail())))
+}
+
+async fn open(client: &Client, resource: &Resource) -> Result<Incoming, Failed> {
     let response = client.stream(&format!("/v1/events?resource={}", encoded(resource))).await?;
-    let (head, mut body) = response.into_parts();
+    let (head, body) = response.into_parts();
     if !head.status.is_success() {
         let answer = Answer { status: head.status, body: client.collect(body).await? };
         return Err(Failed::Refused(answer.detail()));
     }
+    Ok(body)
+}
+
+/// Events as lines, until the stream ends.
+async fn copy(client: &Client, mut body: Incoming, output: &mut impl Write) -> Result<(), Failed> {
     let mut lines = Lines::default();
     while let Some(piece) = next(client, &mut body).await? {
         lines.push(&piece);
@@ -118,7 +151,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::cli::client::tests::gateway;
+    use crate::cli::client::tests::{Running, gateway};
 
     /// What was written so far, for whoever else looks.
     #[derive(Clone, Default)]
@@ -137,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn events_are_lines_until_the_gateway_ends() {
         let gateway = gateway().await;
-        let client = Client::new(&gateway.address.to_string().parse().unwrap(), None).unwrap();
+        let target = Target { admin: vec![gateway.address.to_string().parse().unwrap()], token_file: None };
         let mut output = Shared::default();
         let seen = output.clone();
         let publish = async {
@@ -155,13 +188,46 @@ mod tests {
             gateway.stop.send(true).unwrap();
         };
         let resource = Resource::parse("a").unwrap();
-        let (watched, ()) = tokio::join!(watch(&client, &resource, &mut output), publish);
+        let (watched, ()) = tokio::join!(follow(&target, &resource, &mut output), publish);
         watched.unwrap();
         let output = String::from_utf8(seen.0.lock().clone()).unwrap();
         let mut lines: Vec<serde_json::Value> =
             output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.pop().unwrap()["type"], "draining");
         assert!(lines.iter().all(|line| line["resource"] == "a" && line["token"] == 7), "{output}");
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_nobody_has_seen_is_said_to_be_unseen() {
+        let gateway = gateway().await;
+        let client = Client::new(&[gateway.address.to_string().parse().unwrap()], None).unwrap();
+        let resource = Resource::parse("a").unwrap();
+        let note = note_if_unseen(&client, &resource).await.unwrap();
+        assert_eq!(note.as_deref(), Some("no token was ever seen for a; waiting for the first"));
+        gateway.admin.store.ledger().enter(&resource);
+        assert_eq!(note_if_unseen(&client, &resource).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_watch_goes_on_at_another_gateway() {
+        let (first, second) = (gateway().await, gateway().await);
+        let address = |running: &Running| running.address.to_string().parse().unwrap();
+        let target = Target { admin: vec![address(&first), address(&second)], token_file: None };
+        let mut output = Shared::default();
+        let seen = output.clone();
+        let story = async {
+            for gateway in [&first, &second] {
+                let before = seen.0.lock().len();
+                while seen.0.lock().len() == before {
+                    gateway.admin.bus.publish(Notice::Draining);
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                gateway.stop.send(true).unwrap();
+            }
+        };
+        let resource = Resource::parse("a").unwrap();
+        let (watched, ()) = tokio::join!(follow(&target, &resource, &mut output), story);
+        assert!(matches!(watched, Err(Failed::Client(_))), "in the end nobody answers");
     }
 
     #[test]

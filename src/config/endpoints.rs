@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use highgate_elector::backend::etcd::url::parse_endpoint;
+use highgate_etcd::url::parse_endpoint;
 use toml::Spanned;
 
 use super::error::Report;

@@ -11,6 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::gap::Gap;
 use super::{keys, locate};
 
 /// A config that cannot be used.
@@ -49,6 +50,13 @@ impl ConfigError {
     /// What the TOML parser or serde said about `text`, with the key found from the place in the document.
     pub(super) fn of_toml(text: &str, file: &Path, error: &toml::de::Error) -> Self {
         let span = error.span().unwrap_or_default();
+        if let Some(Gap { at, opening, what, allowed }) = Gap::before(text, span.start, error.message()) {
+            let place = Some(Place::at(text, file, at));
+            let key = locate::key_at(text, &(opening..opening + 1), error.message());
+            return Self::Invalid {
+                problems: vec![Problem { place, key, what, allowed: allowed.to_owned() }],
+            };
+        }
         let place = Some(Place::at(text, file, span.start));
         let key = locate::key_at(text, &span, error.message());
         let (what, allowed) = explain(error.message(), &key);

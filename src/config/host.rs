@@ -14,6 +14,8 @@ pub enum HostError {
     Missing,
     #[error("the request has more than one Host header")]
     Duplicate,
+    #[error("the Host header names another host than :authority")]
+    Differs,
     #[error("the request's host is not a plain name or address")]
     Invalid,
 }

@@ -3,11 +3,17 @@
 //! The tests hold this table against the serde structs of `raw` and against `config/highgate.example.toml`,
 //! so a key cannot be added in one of the three only.
 
-const ADDRESS: &str = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
+const ADDRESS: &str = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080; localhost:8080 and :8080 are on loopback";
 const DURATION: &str = r#"above zero and at most "24h", such as "500ms", "5s", "2m" or "1h""#;
 const DURATION_OR_ZERO: &str = r#"from "0s" to "24h", such as "500ms", "5s", "2m" or "1h""#;
 const METHODS: &str = r#"an array of upper-case methods other than CONNECT, such as ["POST", "PUT"]"#;
-pub(super) const UPSTREAM: &str = "http://host[:port][/base]";
+const INSECURE: &str = "true or false; true: plain HTTP on another address than loopback is meant (or --insecure, for every port)";
+const SERVER_TLS: &str = r#"a table such as { cert = "path", key = "path" }"#;
+const CERT: &str = "a PEM file with a certificate and those that signed it, the certificate itself first";
+const KEY: &str = "a PEM file with the private key of cert, not encrypted";
+const CERTIFICATES: &str = r#"in the place of cert and key, an array such as [{ cert = "path", key = "path" }], the default one first"#;
+const CLIENT_CA: &str = "a PEM file with the certificates of who may have signed the clients'";
+pub(super) const UPSTREAM: &str = "http://host[:port][/base], or the same with https://";
 pub(super) const ENDPOINTS_OF_FLAG: &str =
     "one or more of http://host:port with commas between, all of them https:// with store.tls";
 
@@ -21,17 +27,47 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("listen.request_timeout", DURATION),
     ("listen.max_connections", "an integer from 1 to 1000000"),
     ("listen.token_header", "a header name that means nothing else, such as x-fencing-token"),
+    ("listen.tls", SERVER_TLS),
+    ("listen.tls.cert", CERT),
+    ("listen.tls.key", KEY),
+    ("listen.tls.certificates", CERTIFICATES),
+    ("listen.tls.certificates.cert", CERT),
+    ("listen.tls.certificates.key", KEY),
+    ("listen.tls.client_ca", CLIENT_CA),
+    ("listen.tls.client_auth", "required, optional"),
+    ("listen.insecure", INSECURE),
     ("admin", "a table"),
-    ("admin.address", "an IP address and a port of its own, such as 127.0.0.1:9901"),
+    ("admin.address", "an IP address and a port of its own, such as 127.0.0.1:9901, localhost:9901 or :9901"),
     ("admin.auth", r#"a table such as { bearer_file = "path" }"#),
     ("admin.auth.bearer_file", "a file with one line of visible ASCII characters without spaces"),
+    ("admin.tls", SERVER_TLS),
+    ("admin.tls.cert", CERT),
+    ("admin.tls.key", KEY),
+    ("admin.tls.certificates", CERTIFICATES),
+    ("admin.tls.certificates.cert", CERT),
+    ("admin.tls.certificates.key", KEY),
+    ("admin.tls.client_ca", CLIENT_CA),
+    ("admin.tls.client_auth", "required, optional"),
+    ("admin.insecure", INSECURE),
     ("elections", "a table"),
-    ("elections.address", "an IP address and a port of its own, such as 127.0.0.1:9902"),
+    (
+        "elections.address",
+        "an IP address and a port of its own, such as 127.0.0.1:9902, localhost:9902 or :9902",
+    ),
     ("elections.auth", r#"a table such as { bearer_file = "path" }"#),
     (
         "elections.auth.bearer_file",
         "a file with one line of visible ASCII characters without spaces, other than the one of admin.auth",
     ),
+    ("elections.tls", SERVER_TLS),
+    ("elections.tls.cert", CERT),
+    ("elections.tls.key", KEY),
+    ("elections.tls.certificates", CERTIFICATES),
+    ("elections.tls.certificates.cert", CERT),
+    ("elections.tls.certificates.key", KEY),
+    ("elections.tls.client_ca", CLIENT_CA),
+    ("elections.tls.client_auth", "required, optional"),
+    ("elections.insecure", INSECURE),
     ("store", "a table"),
     ("store.kind", "embedded, etcd"),
     ("store.path", "a folder"),
@@ -51,6 +87,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("store.user.name", "a user of etcd"),
     ("store.user.password_file", "a file with one line, the password"),
     ("store.validity", r#"with kind = "etcd", from "1s" to "60s""#),
+    ("store.compact", r#"with kind = "etcd", from "10s" to "24h", or "off""#),
     ("log", "a table"),
     ("log.format", "text, json"),
     ("log.access", "all, refused, off"),
@@ -62,6 +99,21 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("metrics.max_resources", "an integer from 0 to 1000000"),
     ("once", "a table"),
     ("once.keep", r#"above zero and at most "3650d", such as "90d""#),
+    ("history", "a table"),
+    ("history.keep", r#"above zero and at most "3650d", such as "30d""#),
+    ("history.max_size", r#"from "1MiB" to "1TiB", such as "64MiB""#),
+    ("secrets", "a table"),
+    (
+        "secrets.file",
+        "a file with lines of a name and a secret, such as `ci 8a3f...`, with a space between; empty lines and lines that start with # do not count",
+    ),
+    ("grants", "[[grants]] tables"),
+    (
+        "grants.who",
+        r#"an array of identities, such as ["spiffe://corp/job-a", "dns:*.internal", "cn:job-a", "bearer:ci"]"#,
+    ),
+    ("grants.may", "an array of write, campaign, observe, operate"),
+    ("grants.resources", r#"an array of names of resources, with * for others, such as ["ledger/*"]"#),
     ("routes", "one or more [[routes]] tables, or --upstream instead of them"),
     (
         "routes.name",
@@ -75,11 +127,28 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ),
     ("routes.match.methods", METHODS),
     ("routes.upstream", UPSTREAM),
+    (
+        "routes.upstream_tls",
+        r#"with an https:// upstream, a table such as { ca = "path", cert = "path", key = "path", server_name = "name" }"#,
+    ),
+    ("routes.upstream_tls.ca", "a PEM file with the certificates of who may have signed the upstream's"),
+    ("routes.upstream_tls.cert", "a PEM file with this gateway's own certificate, together with key"),
+    ("routes.upstream_tls.key", "a PEM file with the private key of cert, not encrypted"),
+    ("routes.upstream_tls.server_name", "the host name or IP address that the upstream's certificate is for"),
+    ("routes.upstream_keep_alive", "true, false"),
+    ("routes.upstream_protocol", "http1, h2"),
     ("routes.resource", r#"a template such as "ledger/{account}", or { client = true, default = "name" }"#),
     ("routes.resource.client", "true"),
     ("routes.resource.default", "a resource name"),
     ("routes.fenced_methods", METHODS),
+    ("routes.read_bodies", "true, false"),
+    ("routes.max_body", r#""none", or from "1KiB" to "1TiB", such as "10MiB""#),
+    (
+        "routes.request_trailers",
+        r#"an array of header names that neither frame, route nor authorise a request, such as ["x-checksum"]"#,
+    ),
     ("routes.tokens", "issued, trusted"),
+    ("routes.bind_holder", r#"true or false; true not with tokens = "trusted""#),
     ("routes.missing_token", "refuse, allow, audit"),
     ("routes.drain_timeout", DURATION_OR_ZERO),
     ("routes.hold_timeout", DURATION),
@@ -88,6 +157,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
         r#"above zero and at most "24h", such as "5s"; "0s" only with on_unknown = "proceed""#,
     ),
     ("routes.on_unknown", "block, delay, proceed"),
+    ("routes.unknown_statuses", "an array of status codes from 100 to 599, each once, such as [202, 504]"),
     ("routes.connect_timeout", DURATION),
     ("routes.response_timeout", DURATION),
     ("routes.idle_timeout", DURATION),
@@ -138,7 +208,7 @@ mod tests {
         assert_eq!(siblings("routes[3].match.hots"), "host, path, methods");
         assert_eq!(
             siblings("nonsense"),
-            "listen, admin, elections, store, log, shutdown, metrics, once, routes"
+            "listen, admin, elections, store, log, shutdown, metrics, once, history, secrets, grants, routes"
         );
     }
 }

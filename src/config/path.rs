@@ -3,10 +3,12 @@
 //! `gate::claim` puts every request's path through it before a route is looked for, fenced or not: a second
 //! spelling of a fenced path that matched an unfenced route would be a way around the fence. So whatever
 //! servers are known to read differently (dots, empty segments, encoded slashes, backslashes, path
-//! parameters, broken escapes) is refused, never repaired. An accepted path has as many segments decoded as
+//! parameters, broken escapes, accents apart from their letters) is refused, never repaired. An accepted path has as many segments decoded as
 //! raw. Patterns and upstream base paths in the config file obey the same rule.
 
 use std::str::Split;
+
+use unicode_normalization::is_nfc;
 
 /// A path that every server reads the same way. Borrows the request's; allocates only to decode a `%`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub enum PathError {
     BadEscape,
     #[error("the path is not UTF-8 once decoded")]
     NotUtf8,
+    #[error("the path has a character in another spelling than that of Unicode's normal form NFC")]
+    NotNormal,
 }
 
 impl<'p> CanonicalPath<'p> {
@@ -114,6 +118,9 @@ fn hex_digit(byte: u8) -> Option<u8> {
 }
 
 fn check(decoded: &str) -> Result<(), PathError> {
+    if !decoded.is_ascii() && !is_nfc(decoded) {
+        return Err(PathError::NotNormal);
+    }
     for character in decoded.chars() {
         match character {
             '\\' => return Err(PathError::Backslash),
@@ -188,6 +195,8 @@ mod tests {
             ("/a%ff", PathError::NotUtf8),
             ("/a%c3/%a9", PathError::NotUtf8),
             ("/a%c0%af", PathError::NotUtf8),
+            ("/cafe%CC%81", PathError::NotNormal),
+            ("/%E2%84%AA", PathError::NotNormal),
         ] {
             assert_eq!(CanonicalPath::parse(path), Err(error), "{path:?}");
         }

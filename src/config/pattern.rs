@@ -93,9 +93,18 @@ impl PathPattern {
     }
 
     pub fn matches(&self, path: &CanonicalPath<'_>) -> bool {
+        self.fits(path, |literal, segment| literal == segment)
+    }
+
+    /// Whether it matches to a server that does not tell upper from lower case.
+    pub fn matches_in_any_case(&self, path: &CanonicalPath<'_>) -> bool {
+        self.fits(path, differ_in_case_at_most)
+    }
+
+    fn fits(&self, path: &CanonicalPath<'_>, same: impl Fn(&str, &str) -> bool) -> bool {
         let mut actual = path.segments();
         let prefix = self.segments.iter().all(|expected| match (expected, actual.next()) {
-            (Segment::Literal(literal), Some(segment)) => literal == segment,
+            (Segment::Literal(literal), Some(segment)) => same(literal, segment),
             (Segment::Any, Some(_)) => true,
             (_, None) => false,
         });
@@ -122,8 +131,17 @@ impl PathPattern {
         &self.params
     }
 
-    /// Whether every path that `other` matches is matched by `self`.
+    /// Whether every path that `other` matches is matched by `self`, in this case of its letters or another.
     pub fn covers(&self, other: &Self) -> bool {
+        self.covers_if(other, Segment::is_same_in_any_case)
+    }
+
+    /// Whether every path that `other` matches is matched by `self`.
+    pub(super) fn covers_exactly(&self, other: &Self) -> bool {
+        self.covers_if(other, |own, their| own == their)
+    }
+
+    fn covers_if(&self, other: &Self, same: impl Fn(&Segment, &Segment) -> bool) -> bool {
         let enough = if self.open_ended {
             other.segments.len() >= self.segments.len()
         } else {
@@ -134,7 +152,94 @@ impl PathPattern {
                 .segments
                 .iter()
                 .zip(&other.segments)
-                .all(|(own, their)| *own == Segment::Any || own == their)
+                .all(|(own, their)| *own == Segment::Any || same(own, their))
+    }
+
+    /// Whether `other` matches a path that differs from one of `self` in the case of its letters only.
+    pub fn meets_in_another_case(&self, other: &Self) -> bool {
+        let (own, their) = (self.segments.len(), other.segments.len());
+        let meet = (own <= their || other.open_ended) && (their <= own || self.open_ended);
+        let pairs = || self.segments.iter().zip(&other.segments);
+        let beyond = self.segments.iter().skip(their).any(Segment::has_case);
+        meet && pairs().all(|(own, their)| {
+            *own == Segment::Any || *their == Segment::Any || own.is_same_in_any_case(their)
+        }) && (beyond || pairs().any(|(own, their)| own.has_case() && own != their))
+    }
+}
+
+impl Segment {
+    fn is_same_in_any_case(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Literal(own), Self::Literal(their)) => differ_in_case_at_most(own, their),
+            _ => self == other,
+        }
+    }
+
+    /// Whether it is text with letters that have a case.
+    fn has_case(&self) -> bool {
+        let has_case = |letter: char| letter.is_lowercase() || letter.is_uppercase();
+        matches!(self, Self::Literal(text) if text.contains(has_case))
+    }
+}
+
+/// Whether two segments are one to a server that does not tell upper from lower case, whichever of the two it compares.
+fn differ_in_case_at_most(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+        || !(one.is_ascii() && other.is_ascii())
+            && (one.to_lowercase() == other.to_lowercase() || one.to_uppercase() == other.to_uppercase())
+}
+
+/// One segment that a pattern's parameter stands for, counted from the start of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Captured {
+    Segment(usize),
+    /// This segment and all that follow.
+    Rest(usize),
+}
+
+impl PathPattern {
+    /// Where in a path the parameter of this position in [`Captures`] is.
+    pub(super) fn captured(&self, position: usize) -> Captured {
+        let mut params = self.segments.iter().enumerate().filter(|(_, segment)| **segment == Segment::Any);
+        params.nth(position).map_or(Captured::Rest(self.segments.len()), |(at, _)| Captured::Segment(at))
+    }
+
+    /// The text that every matching path has at this segment, if there is one.
+    pub(super) fn literal_at(&self, at: usize) -> Option<&str> {
+        match self.segments.get(at)? {
+            Segment::Literal(literal) => Some(literal),
+            Segment::Any => None,
+        }
+    }
+
+    /// The pattern of the paths that both match, if there are any. It captures nothing.
+    pub(super) fn meet(&self, other: &Self) -> Option<Self> {
+        let (short, long) =
+            if self.segments.len() <= other.segments.len() { (self, other) } else { (other, self) };
+        if short.segments.len() < long.segments.len() && !short.open_ended {
+            return None;
+        }
+        let mut segments = Vec::with_capacity(long.segments.len());
+        for (at, segment) in long.segments.iter().enumerate() {
+            segments.push(match (segment, short.segments.get(at)) {
+                (Segment::Literal(one), Some(Segment::Literal(other))) if one != other => return None,
+                (Segment::Any, Some(theirs)) => theirs.clone(),
+                (own, _) => own.clone(),
+            });
+        }
+        let open_ended = self.open_ended && other.open_ended;
+        let mut source = String::new();
+        for segment in &segments {
+            source.push('/');
+            source.push_str(match segment {
+                Segment::Literal(literal) => literal,
+                Segment::Any => "*",
+            });
+        }
+        if open_ended {
+            source.push_str("/...");
+        }
+        Some(Self { source, segments, open_ended, params: Vec::new() })
     }
 }
 
@@ -208,6 +313,16 @@ impl HostPattern {
             (Self::Exact(_), Self::Below(_)) => false,
             (_, Self::Exact(name)) => self.matches(name),
         }
+    }
+}
+
+impl HostPattern {
+    /// The pattern of the hosts that both match, if there are any.
+    pub(super) fn meet(&self, other: &Self) -> Option<Self> {
+        if self.covers(other) {
+            return Some(other.clone());
+        }
+        other.covers(self).then(|| self.clone())
     }
 }
 

@@ -9,13 +9,13 @@ use std::ops::{Deref, Range};
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use toml::Spanned;
 
 pub(super) type Text = Option<Spanned<String>>;
 pub(super) type Number = Option<Spanned<i64>>;
-/// A key of a later version: known, so that the refusal can say why.
-pub(super) type Refused = Option<Spanned<IgnoredAny>>;
+pub(super) type Flag = Option<Spanned<bool>>;
+pub(super) type Texts = Option<Spanned<Vec<Spanned<String>>>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,6 +28,9 @@ pub(super) struct Raw {
     pub(super) shutdown: Option<Section<RawShutdown>>,
     pub(super) metrics: Option<Section<RawMetrics>>,
     pub(super) once: Option<Section<RawOnce>>,
+    pub(super) history: Option<Section<RawHistory>>,
+    pub(super) secrets: Option<Section<RawSecrets>>,
+    pub(super) grants: Option<Vec<Section<RawGrant>>>,
     pub(super) routes: Option<Vec<Section<RawRoute>>>,
 }
 
@@ -41,7 +44,8 @@ pub(super) struct RawListen {
     pub(super) request_timeout: Text,
     pub(super) max_connections: Number,
     pub(super) token_header: Text,
-    pub(super) tls: Refused,
+    pub(super) tls: Option<Section<RawServerTls>>,
+    pub(super) insecure: Flag,
 }
 
 /// The admin port or the elections port.
@@ -50,6 +54,26 @@ pub(super) struct RawListen {
 pub(super) struct RawPort {
     pub(super) address: Text,
     pub(super) auth: Option<Section<RawAuth>>,
+    pub(super) tls: Option<Section<RawServerTls>>,
+    pub(super) insecure: Flag,
+}
+
+/// TLS of one of the ports.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawServerTls {
+    pub(super) cert: Text,
+    pub(super) key: Text,
+    pub(super) certificates: Option<Spanned<Vec<Section<RawCertificate>>>>,
+    pub(super) client_ca: Text,
+    pub(super) client_auth: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCertificate {
+    pub(super) cert: Text,
+    pub(super) key: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -63,11 +87,12 @@ pub(super) struct RawAuth {
 pub(super) struct RawStore {
     pub(super) kind: Text,
     pub(super) path: Text,
-    pub(super) endpoints: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) endpoints: Texts,
     pub(super) prefix: Text,
     pub(super) tls: Option<Section<RawTls>>,
     pub(super) user: Option<Section<RawUser>>,
     pub(super) validity: Text,
+    pub(super) compact: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -114,18 +139,47 @@ pub(super) struct RawOnce {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct RawHistory {
+    pub(super) keep: Text,
+    pub(super) max_size: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSecrets {
+    pub(super) file: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGrant {
+    pub(super) who: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) may: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) resources: Option<Spanned<Vec<Spanned<String>>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawRoute {
     pub(super) name: Text,
     pub(super) r#match: Option<Section<RawMatch>>,
     pub(super) upstream: Text,
+    pub(super) upstream_tls: Option<Section<RawUpstreamTls>>,
+    pub(super) upstream_keep_alive: Flag,
+    pub(super) upstream_protocol: Text,
     pub(super) resource: Option<Spanned<RawResource>>,
-    pub(super) fenced_methods: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) fenced_methods: Texts,
+    pub(super) read_bodies: Flag,
+    pub(super) max_body: Text,
+    pub(super) request_trailers: Texts,
     pub(super) tokens: Text,
+    pub(super) bind_holder: Option<Spanned<bool>>,
     pub(super) missing_token: Text,
     pub(super) drain_timeout: Text,
     pub(super) hold_timeout: Text,
     pub(super) lock_delay: Text,
     pub(super) on_unknown: Text,
+    pub(super) unknown_statuses: Option<Spanned<Vec<Spanned<i64>>>>,
     pub(super) connect_timeout: Text,
     pub(super) response_timeout: Text,
     pub(super) idle_timeout: Text,
@@ -134,10 +188,19 @@ pub(super) struct RawRoute {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct RawUpstreamTls {
+    pub(super) ca: Text,
+    pub(super) cert: Text,
+    pub(super) key: Text,
+    pub(super) server_name: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct RawMatch {
     pub(super) host: Text,
     pub(super) path: Text,
-    pub(super) methods: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) methods: Texts,
 }
 
 /// `"ledger/{account}"` or `{ client = true, default = "default" }`.
@@ -150,7 +213,7 @@ pub(super) enum RawResource {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawClient {
-    pub(super) client: Option<Spanned<bool>>,
+    pub(super) client: Flag,
     pub(super) default: Text,
 }
 

@@ -8,7 +8,9 @@ use std::fmt;
 
 use highgate_elector::{Resource, ResourceError};
 
-use super::pattern::{Captures, PathPattern};
+use super::glob::Glob;
+use super::grants::names;
+use super::pattern::{Captured, Captures, PathPattern};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResourceRule {
@@ -56,7 +58,42 @@ impl ResourceRule {
     }
 }
 
+/// A part of a name, with parameters by their places in the path instead of in one pattern's captures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    Text(String),
+    Host,
+    Path(Captured),
+}
+
 impl Template {
+    pub(super) fn pieces(&self, pattern: &PathPattern) -> Vec<Piece> {
+        let piece = |part: &Part| match part {
+            Part::Text(text) => Piece::Text(text.clone()),
+            Part::Param(position) => Piece::Path(pattern.captured(*position)),
+            Part::Host => Piece::Host,
+        };
+        self.parts.iter().map(piece).collect()
+    }
+
+    /// The names that it fills in to; more than these, where a parameter for several segments is not the last.
+    pub(super) fn glob(&self, pattern: &PathPattern) -> Glob {
+        let mut source = String::new();
+        for piece in self.pieces(pattern) {
+            match piece {
+                Piece::Text(text) => source.push_str(&text),
+                Piece::Host | Piece::Path(Captured::Segment(_)) => source.push_str("{}"),
+                Piece::Path(Captured::Rest(_)) => {
+                    let start =
+                        source.strip_suffix('/').map_or_else(String::new, |start| format!("{start}/"));
+                    source = format!("{start}*");
+                    break;
+                }
+            }
+        }
+        names(&source).unwrap_or_else(|_| Glob::everything())
+    }
+
     /// Whether filling it in needs the request's host.
     pub fn uses_host(&self) -> bool {
         self.parts.contains(&Part::Host)

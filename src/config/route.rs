@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use http::Method;
 
+use super::bodies::Bodies;
 use super::path::CanonicalPath;
 use super::pattern::{Captures, HostPattern, PathPattern};
 use super::resource::ResourceRule;
+use super::statuses::UnknownStatuses;
 use super::upstream::Upstream;
-use super::words::{MissingToken, OnUnknown, Tokens};
+use super::words::{MissingToken, OnUnknown, Tokens, UpstreamProtocol};
 
 /// All routes, in file order. Cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,9 +26,13 @@ pub struct Route {
     pub name: Arc<str>,
     pub matcher: Matcher,
     pub upstream: Upstream,
+    pub upstream_protocol: UpstreamProtocol,
     pub resource: ResourceRule,
     pub fenced: FencedMethods,
+    pub bodies: Bodies,
     pub tokens: Tokens,
+    /// Only who has won the election may use its token.
+    pub bind_holder: bool,
     pub missing_token: MissingToken,
     /// How long requests of a lower token may go on once a higher one came.
     pub drain_timeout: Duration,
@@ -35,6 +41,8 @@ pub struct Route {
     /// How long an effect may come after its request's end, where that end left it unknown.
     pub lock_delay: Duration,
     pub on_unknown: OnUnknown,
+    /// Complete answers of the upstream that leave the outcome unknown.
+    pub unknown_statuses: UnknownStatuses,
     pub connect_timeout: Duration,
     /// From the request's last byte to the response's head.
     pub response_timeout: Duration,
@@ -59,6 +67,11 @@ pub enum FencedMethods {
     Only(Vec<Method>),
 }
 
+/// Whether a method asks for something and changes nothing, by its definition.
+pub fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+}
+
 impl Routes {
     pub(super) fn new(routes: impl IntoIterator<Item = Route>) -> Self {
         Self(routes.into_iter().map(Arc::new).collect())
@@ -73,6 +86,28 @@ impl Routes {
     ) -> Option<(&Arc<Route>, Captures<'p>)> {
         let route = self.0.iter().find(|route| route.matcher.matches(method, host, path))?;
         Some((route, route.matcher.path.captures(path)))
+    }
+
+    /// A route before `found` that would be this request's but for the case of letters in its path. To an upstream that
+    /// does not tell them apart it is that route's, with another fence.
+    pub fn in_another_case(
+        &self,
+        found: &Arc<Route>,
+        method: &Method,
+        host: &str,
+        path: &CanonicalPath<'_>,
+    ) -> Option<&Arc<Route>> {
+        let mut earlier = self.0.iter().take_while(|route| !Arc::ptr_eq(route, found));
+        earlier
+            .find(|route| route.matcher.takes(method, host) && route.matcher.path.matches_in_any_case(path))
+    }
+
+    /// Whether the host decides about any route or resource.
+    pub fn go_by_host(&self) -> bool {
+        self.iter().any(|route| {
+            let named = matches!(&route.resource, ResourceRule::Template(template) if template.uses_host());
+            named || route.matcher.host.is_some()
+        })
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, Arc<Route>> {
@@ -91,29 +126,54 @@ impl Routes {
 }
 
 impl Route {
-    /// What the route promises, in the words of the docs; anything but `gated` with its reason.
-    pub fn grade(&self) -> &'static str {
-        match self {
-            Self { fenced: FencedMethods::Only(methods), .. } if methods.is_empty() => {
-                "not fenced (fenced_methods = [])"
-            }
-            Self { on_unknown: OnUnknown::Proceed, .. } => "not gated (on_unknown = proceed)",
-            Self { missing_token: MissingToken::Allow, .. } => "not gated (missing_token = allow)",
-            Self { missing_token: MissingToken::Audit, .. } => "not gated (missing_token = audit)",
-            _ => "gated",
-        }
+    /// What the route promises, in the words of the docs; anything but `gated` with all reasons.
+    pub fn grade(&self) -> String {
+        let unfenced = matches!(&self.fenced, FencedMethods::Only(methods) if methods.is_empty());
+        let unfenced = unfenced.then(|| "fenced_methods = []".to_owned());
+        let missing = (self.missing_token != MissingToken::Refuse)
+            .then(|| format!("missing_token = {}", self.missing_token));
+        let unknown = (self.on_unknown == OnUnknown::Proceed).then(|| "on_unknown = proceed".to_owned());
+        let grade = if unfenced.is_some() { "not fenced" } else { "not gated" };
+        let reasons: Vec<_> = [unfenced, missing, unknown].into_iter().flatten().collect();
+        if reasons.is_empty() { "gated".to_owned() } else { format!("{grade} ({})", reasons.join(", ")) }
     }
 }
 
 impl Matcher {
-    fn matches(&self, method: &Method, host: &str, path: &CanonicalPath<'_>) -> bool {
+    pub(super) fn matches(&self, method: &Method, host: &str, path: &CanonicalPath<'_>) -> bool {
+        self.takes(method, host) && self.path.matches(path)
+    }
+
+    /// Whether it matches but for the path.
+    fn takes(&self, method: &Method, host: &str) -> bool {
         self.methods.as_ref().is_none_or(|methods| methods.contains(method))
             && self.host.as_ref().is_none_or(|pattern| pattern.matches(host))
-            && self.path.matches(path)
+    }
+
+    /// Whether `other` takes requests that differ from those of `self` in the case of letters in their path only.
+    pub(super) fn meets_in_another_case(&self, other: &Self) -> bool {
+        let host = match (&self.host, &other.host) {
+            (Some(own), Some(their)) => own.covers(their) || their.covers(own),
+            _ => true,
+        };
+        let methods = match (&self.methods, &other.methods) {
+            (Some(own), Some(their)) => own.iter().any(|method| their.contains(method)),
+            _ => true,
+        };
+        host && methods && self.path.meets_in_another_case(&other.path)
     }
 
     /// Whether every request that `other` matches is matched by `self`.
     pub(super) fn covers(&self, other: &Self) -> bool {
+        self.covers_but_for_path(other) && self.path.covers(&other.path)
+    }
+
+    /// The same, where the case of letters in a path counts.
+    pub(super) fn covers_exactly(&self, other: &Self) -> bool {
+        self.covers_but_for_path(other) && self.path.covers_exactly(&other.path)
+    }
+
+    fn covers_but_for_path(&self, other: &Self) -> bool {
         let host = match (&self.host, &other.host) {
             (None, _) => true,
             (Some(own), Some(their)) => own.covers(their),
@@ -124,18 +184,69 @@ impl Matcher {
             (Some(own), Some(their)) => their.iter().all(|method| own.contains(method)),
             (Some(_), None) => false,
         };
-        host && methods && self.path.covers(&other.path)
+        host && methods
+    }
+
+    /// The one host that it matches, if there is only one.
+    pub(super) fn exact_host(&self) -> Option<&str> {
+        match &self.host {
+            Some(HostPattern::Exact(host)) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// What both match, if there is anything.
+    pub(super) fn meet(&self, other: &Self) -> Option<Self> {
+        let host = match (&self.host, &other.host) {
+            (Some(own), Some(their)) => Some(own.meet(their)?),
+            (own, their) => own.clone().or_else(|| their.clone()),
+        };
+        let methods = match (&self.methods, &other.methods) {
+            (Some(own), Some(their)) => {
+                Some(own.iter().filter(|method| their.contains(method)).cloned().collect::<Vec<_>>())
+            }
+            (own, their) => own.clone().or_else(|| their.clone()),
+        };
+        if methods.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        Some(Self { host, path: self.path.meet(&other.path)?, methods })
     }
 }
 
 impl FencedMethods {
     pub fn contains(&self, method: &Method) -> bool {
         match self {
-            Self::AllButSafe => {
-                !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
-            }
+            Self::AllButSafe => !is_safe(method),
             Self::Only(methods) => methods.contains(method),
         }
+    }
+
+    /// Whether whatever needs a token by `other` needs one by `self`.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::AllButSafe, Self::AllButSafe) => true,
+            (Self::Only(_), Self::AllButSafe) => false,
+            (own, Self::Only(methods)) => methods.iter().all(|method| own.contains(method)),
+        }
+    }
+
+    /// Whether a request can need a token by both, if it has one of these methods (none: any).
+    pub(super) fn meets(&self, other: &Self, methods: Option<&[Method]>) -> bool {
+        match (methods, self, other) {
+            (Some(methods), ..) => {
+                methods.iter().any(|method| self.contains(method) && other.contains(method))
+            }
+            (None, Self::AllButSafe, Self::AllButSafe) => true,
+            (None, Self::Only(methods), other) | (None, other, Self::Only(methods)) => {
+                methods.iter().any(|method| other.contains(method))
+            }
+        }
+    }
+
+    /// Whether no method at all needs a token.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Only(methods) if methods.is_empty())
     }
 }
 

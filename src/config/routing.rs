@@ -12,15 +12,18 @@ use highgate_elector::Resource;
 use http::Method;
 use toml::Spanned;
 
+use super::bodies::{Bodies, RawBodies};
 use super::error::Report;
 use super::pattern::{HostPattern, PathPattern};
 use super::raw::{RawClient, RawMatch, RawResource, RawRoute, Section, Text};
 use super::resource::ResourceRule;
 use super::route::{FencedMethods, Matcher, Route, Routes};
 use super::scope::{Scope, positive_duration};
-use super::upstream::Upstream;
-use super::words::{MissingToken, OnUnknown, Tokens};
-use super::{Overrides, keys};
+use super::statuses::UnknownStatuses;
+use super::upstream::{Upstream, Url};
+use super::words::{MissingToken, OnUnknown, Tokens, UpstreamProtocol};
+use super::{Overrides, keys, upstream_tls};
+use crate::tls::SystemRoots;
 
 const CATCH_ALL: &str = "default";
 
@@ -59,9 +62,11 @@ fn report_no_routes(report: &mut Report<'_>) {
 
 /// The one route of a gateway that was only told its upstream. Without a file it is a trial: any token raises.
 fn catch_all(url: &str, overrides: &Overrides, report: &mut Report<'_>) -> Option<Route> {
-    let upstream = Upstream::parse(url)
-        .map_err(|error| report.add_flag("--upstream", error.to_string(), keys::UPSTREAM))
-        .ok()?;
+    let read = Url::parse(url).map_err(|error| error.to_string()).and_then(|url| {
+        let tls = upstream_tls::plain(&url, &SystemRoots::default()).map_err(|error| error.to_string())?;
+        Ok(url.with(tls))
+    });
+    let upstream = read.map_err(|what| report.add_flag("--upstream", what, keys::UPSTREAM)).ok()?;
     let tokens = if report.has_file() { Tokens::Issued } else { Tokens::Trusted };
     let default = Resource::parse(CATCH_ALL).expect("a plain word is a resource name");
     let path = PathPattern::parse("/").expect("a slash is a pattern");
@@ -79,12 +84,13 @@ fn catch_all(url: &str, overrides: &Overrides, report: &mut Report<'_>) -> Optio
 fn all(raw: Vec<Section<RawRoute>>, overrides: &Overrides, report: &mut Report<'_>) -> Vec<Route> {
     let mut built: Vec<(usize, Route)> = Vec::new();
     let mut names = HashMap::new();
+    let system = SystemRoots::default();
     for (index, raw) in raw.into_iter().enumerate() {
         let span = raw.span.clone();
         let mut scope = Scope::new(report, format!("routes[{index}]"));
         check_name_is_new(&mut names, index, &raw.name, &mut scope);
         let mut raw = raw.into_table();
-        let base = base(&mut raw, &span, &mut scope);
+        let base = base(&mut raw, &span, &system, &mut scope);
         let Some(mut route) = route(raw, base, &mut scope) else { continue };
         route.tokens = overrides.tokens.unwrap_or(route.tokens);
         check_reachable(&built, &route, &span, &mut scope);
@@ -133,9 +139,19 @@ struct Base {
 }
 
 /// Nothing, with a problem reported, if one of the parts is missing or bad.
-fn base(raw: &mut RawRoute, span: &Range<usize>, scope: &mut Scope<'_, '_>) -> Option<Base> {
+fn base(
+    raw: &mut RawRoute,
+    span: &Range<usize>,
+    system: &SystemRoots,
+    scope: &mut Scope<'_, '_>,
+) -> Option<Base> {
     let name = scope.require("name", span, raw.name.take(), check_name);
-    let upstream = scope.require("upstream", span, raw.upstream.take(), |url| Upstream::parse(&url));
+    let place = raw.upstream.as_ref().map_or(span.clone(), |url| url.span());
+    let url = scope.require("upstream", span, raw.upstream.take(), |url| Url::parse(&url));
+    let upstream = url.and_then(|url| {
+        let tls = upstream_tls::build(&url, place, raw.upstream_tls.take(), system, scope)?;
+        Some(url.with(tls))
+    });
     let matcher = matcher(raw.r#match.take().map(Section::into_table).unwrap_or_default(), scope)?;
     let (name, resource) = match raw.resource.take() {
         Some(rule) => (name, resource(rule, &matcher.path, scope)),
@@ -148,6 +164,14 @@ fn base(raw: &mut RawRoute, span: &Range<usize>, scope: &mut Scope<'_, '_>) -> O
 fn route(raw: RawRoute, base: Option<Base>, scope: &mut Scope<'_, '_>) -> Option<Route> {
     let seconds = Duration::from_secs;
     let fenced = raw.fenced_methods.and_then(|methods| self::methods("fenced_methods", methods, scope));
+    let bodies = RawBodies {
+        of_reads: raw.read_bodies,
+        max: raw.max_body,
+        trailers: raw.request_trailers,
+        keep_alive: raw.upstream_keep_alive,
+    };
+    let bodies = Bodies::read(bodies, scope);
+    let upstream_protocol = scope.word("upstream_protocol", raw.upstream_protocol, UpstreamProtocol::Http1);
     let tokens = scope.word("tokens", raw.tokens, Tokens::Issued);
     let missing_token = scope.word("missing_token", raw.missing_token, MissingToken::Refuse);
     let drain_timeout = scope.duration_or_zero("drain_timeout", raw.drain_timeout, seconds(5));
@@ -157,9 +181,16 @@ fn route(raw: RawRoute, base: Option<Base>, scope: &mut Scope<'_, '_>) -> Option
         OnUnknown::Proceed => scope.duration_or_zero("lock_delay", raw.lock_delay, seconds(5)),
         OnUnknown::Block | OnUnknown::Delay => scope.duration("lock_delay", raw.lock_delay, seconds(5)),
     };
+    let unknown_statuses = UnknownStatuses::read(raw.unknown_statuses, scope);
     let connect_timeout = scope.duration("connect_timeout", raw.connect_timeout, seconds(5));
     let response_timeout = scope.duration("response_timeout", raw.response_timeout, seconds(60));
     let idle_timeout = scope.duration("idle_timeout", raw.idle_timeout, seconds(60));
+    let bind_holder = scope.read("bind_holder", raw.bind_holder, |bind| match tokens {
+        Tokens::Trusted if bind => {
+            Err("with tokens = \"trusted\" nobody knows whom a token was issued to".to_owned())
+        }
+        _ => Ok(bind),
+    });
     let total_timeout = scope.read("total_timeout", raw.total_timeout, |text| match text.as_str() {
         "none" => Ok(None),
         text => positive_duration(text).map(Some),
@@ -169,14 +200,18 @@ fn route(raw: RawRoute, base: Option<Base>, scope: &mut Scope<'_, '_>) -> Option
         name,
         matcher,
         upstream,
+        upstream_protocol,
         resource,
         fenced: fenced.map_or(FencedMethods::AllButSafe, FencedMethods::Only),
+        bodies,
         tokens,
+        bind_holder: bind_holder.unwrap_or(false),
         missing_token,
         drain_timeout,
         hold_timeout,
         lock_delay,
         on_unknown,
+        unknown_statuses,
         connect_timeout,
         response_timeout,
         idle_timeout,
@@ -211,11 +246,7 @@ fn matcher(raw: RawMatch, scope: &mut Scope<'_, '_>) -> Option<Matcher> {
 
 /// Nothing if one of the methods is bad.
 fn methods(key: &str, raw: Spanned<Vec<Spanned<String>>>, scope: &mut Scope<'_, '_>) -> Option<Vec<Method>> {
-    let items = raw.into_inner().into_iter().enumerate();
-    let methods: Vec<_> = items
-        .map(|(index, item)| scope.read(&format!("{key}[{index}]"), Some(item), |name| method(&name)))
-        .collect();
-    methods.into_iter().collect()
+    scope.each(key, raw, |name| method(&name))
 }
 
 fn method(name: &str) -> Result<Method, String> {

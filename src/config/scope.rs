@@ -10,13 +10,18 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::error::Report;
-use super::raw::{Number, Refused, Text};
+use super::raw::{Number, Text};
 
 /// The longest time any setting may be: short enough to be added to any clock.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest time anything is kept, ten years.
 const LONGEST_AGE_DAYS: u64 = 3650;
+
+/// How large something on disk may be allowed to get.
+pub(super) const DISK_SIZES: RangeInclusive<u64> = 1 << 20..=1 << 40;
+/// How large a body may be allowed to be.
+pub(super) const BODY_SIZES: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
 /// A table being read: where problems go, and the path of its keys.
 pub(super) struct Scope<'r, 't> {
@@ -27,6 +32,20 @@ pub(super) struct Scope<'r, 't> {
 impl<'r, 't> Scope<'r, 't> {
     pub(super) fn new(report: &'r mut Report<'t>, path: impl Into<String>) -> Self {
         Self { report, path: path.into() }
+    }
+
+    /// A table in this one.
+    pub(super) fn below(&mut self, name: &str) -> Scope<'_, 't> {
+        Scope { path: format!("{}.{name}", self.path), report: self.report }
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where problems of a table below this one go.
+    pub(super) fn report(&mut self) -> &mut Report<'t> {
+        self.report
     }
 
     pub(super) fn problem(&mut self, span: Range<usize>, name: &str, what: impl Into<String>) {
@@ -44,7 +63,20 @@ impl<'r, 't> Scope<'r, 't> {
         parse(value).map_err(|error| self.problem(span, name, error.to_string())).ok()
     }
 
-    /// The same for a key that has to be there; `table` is where it is missing from.
+    /// Every item of a list. Nothing, with the problems reported, if one of them is bad.
+    pub(super) fn each<V, T, E: ToString>(
+        &mut self,
+        name: &str,
+        items: Spanned<Vec<Spanned<V>>>,
+        parse: impl Fn(V) -> Result<T, E>,
+    ) -> Option<Vec<T>> {
+        let items = items.into_inner().into_iter().enumerate();
+        let read: Vec<_> =
+            items.map(|(index, item)| self.read(&format!("{name}[{index}]"), Some(item), &parse)).collect();
+        read.into_iter().collect()
+    }
+
+    /// A value of a key that has to be there; `table` is where it is missing from.
     pub(super) fn require<V, T, E: ToString>(
         &mut self,
         name: &str,
@@ -87,10 +119,12 @@ impl<'r, 't> Scope<'r, 't> {
         self.read(name, raw, |text| any_duration(&text)).unwrap_or(default)
     }
 
-    /// Refuses a key that a later version will have.
-    pub(super) fn refuse(&mut self, name: &str, raw: &Refused, what: &str) {
-        if let Some(raw) = raw {
-            self.problem(raw.span(), name, what);
+    /// Whether a certificate and its key are both there or both absent; reports it if not.
+    pub(super) fn check_pair(&mut self, cert: &Text, key: &Text) {
+        match (cert, key) {
+            (Some(cert), None) => self.problem(cert.span(), "key", "is missing: cert and key come together"),
+            (None, Some(key)) => self.problem(key.span(), "cert", "is missing: cert and key come together"),
+            _ => {}
         }
     }
 }
@@ -110,6 +144,21 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
         Some(days @ 1..=LONGEST_AGE_DAYS) => Ok(LONGEST * u32::try_from(days).unwrap_or(u32::MAX)),
         _ => Err(format!("{text:?} is not from 1d to {LONGEST_AGE_DAYS}d")),
     }
+}
+
+/// How large something may be, between these bounds.
+pub(super) fn size(text: &str, within: RangeInclusive<u64>) -> Result<u64, String> {
+    let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_at);
+    let bytes: u64 = match unit {
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return Err(format!("{text:?} is not a number with one of the units KiB, MiB, GiB, TiB")),
+    };
+    let size = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(bytes));
+    size.filter(|size| within.contains(size)).ok_or_else(|| format!("{text:?} is too small or too large"))
 }
 
 pub(super) fn any_duration(text: &str) -> Result<Duration, String> {
@@ -141,6 +190,17 @@ mod tests {
         assert_eq!(age("2s"), Ok(Duration::from_secs(2)));
         for text in ["0d", "d", "3651d", "+1d", "1.5d", "0s", "1 d", "99999999999999999999d"] {
             assert!(age(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_a_unit() {
+        assert_eq!(size("64MiB", DISK_SIZES), Ok(64 << 20));
+        assert_eq!(size("1TiB", DISK_SIZES), Ok(1 << 40));
+        assert_eq!(size("64KiB", BODY_SIZES), Ok(64 << 10));
+        assert!(size("64KiB", DISK_SIZES).is_err());
+        for text in ["", "64", "64MB", "64 MiB", "0MiB", "2TiB", "-1MiB", "99999999999999999999GiB", "MiB"] {
+            assert!(size(text, DISK_SIZES).is_err(), "{text}");
         }
     }
 

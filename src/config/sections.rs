@@ -1,8 +1,7 @@
 //! From the raw file and the overrides to a [`Config`]: every table but the store and the routes, and all defaults.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::Range;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -10,15 +9,22 @@ use highgate_elector::headers;
 use http::HeaderName;
 
 use super::error::{ConfigError, Report};
-use super::raw::{Raw, RawAuth, RawListen, RawLog, RawPort, RawShutdown, Section, Text};
-use super::scope::{Scope, age};
+use super::raw::{Raw, RawHistory, RawListen, RawLog, RawShutdown, Section};
+use super::scope::{DISK_SIZES, Scope, age, size};
+use super::tls::RawProtection;
 use super::words::{AccessLog, LogFormat};
 use super::{
-    Admin, Config, Listen, Log, Metrics, Once, Overrides, Secret, Shutdown, elections, keys, routing, store,
+    Admin, Config, History, Listen, Log, Metrics, Once, Overrides, Shutdown, address, elections, grants,
+    keys, routing, secrets, store, tls,
 };
+use crate::tls::{Protocols, Server};
 
 /// How long the run-once ledger keeps its entries: longer than any period that jobs are usually named after.
 const KEEP_ONCE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// How long the history is kept, and how large it gets: some 600,000 events.
+const KEEP_HISTORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const HISTORY_SIZE: u64 = 64 << 20;
 
 /// Headers that mean something to the gateway already.
 const TAKEN_HEADERS: &[&str] = &[
@@ -39,19 +45,29 @@ const TAKEN_HEADERS: &[&str] = &[
     "x-forwarded-host",
     "x-forwarded-proto",
     headers::RESOURCE,
+    headers::CREDENTIAL,
     headers::REASON,
     headers::OUTCOME,
 ];
 
 /// Judges the whole file at once; `report` knows where its spans point to.
 pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> Result<Config, ConfigError> {
-    let admin_span =
-        raw.admin.as_ref().and_then(|admin| admin.address.as_ref()).map(|address| address.span());
-    let listen = listen(table(raw.listen), overrides, &mut Scope::new(&mut report, "listen"));
-    let admin = admin(table(raw.admin), overrides, &mut report);
-    check_addresses(&listen, &admin, admin_span, &mut report);
+    let mut raw_listen = table(raw.listen);
+    let data = address::DATA.read(raw_listen.address.take(), overrides.listen, &mut report);
+    let protection = RawProtection { tls: raw_listen.tls.take(), insecure: raw_listen.insecure.take() };
+    let encrypted = tls::build(protection, &data, Protocols::Http1AndHttp2, overrides.insecure, &mut report);
+    let listen = listen(raw_listen, data.value, encrypted, &mut Scope::new(&mut report, "listen"));
+    let mut raw_admin = table(raw.admin);
+    let operators = address::ADMIN.read(raw_admin.address.take(), overrides.admin, &mut report);
+    operators.check_apart(&data, &mut report);
+    let protection = RawProtection { tls: raw_admin.tls.take(), insecure: raw_admin.insecure.take() };
+    let admin = Admin {
+        address: operators.value,
+        auth: secrets::auth("admin", raw_admin.auth, &mut report),
+        tls: tls::build(protection, &operators, Protocols::Http1, overrides.insecure, &mut report),
+    };
     let elections = elections::build(raw.elections, overrides, &mut report);
-    elections.check(listen.address, &admin, &mut report);
+    elections.check([&data, &operators], &admin, &mut report);
     let store = store::build(raw.store, overrides, &mut report);
     let log = log(table(raw.log), overrides, &mut report);
     let shutdown = shutdown(table(raw.shutdown), &mut Scope::new(&mut report, "shutdown"));
@@ -61,23 +77,44 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let keep = table(raw.once).keep;
     let keep = Scope::new(&mut report, "once").read("keep", keep, |text| age(&text));
     let once = Once { keep: keep.unwrap_or(KEEP_ONCE) };
-    let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &mut report);
+    let history = history(table(raw.history), &mut Scope::new(&mut report, "history"));
     let (elections, metrics) = (elections.port, Metrics { max_resources });
-    report.finish(Config { listen, admin, elections, store, log, shutdown, metrics, once, routes })
+    let ports = [admin.auth.as_ref(), elections.as_ref().and_then(|port| port.auth.as_ref())];
+    let secrets = secrets::build(raw.secrets, ports, &mut report);
+    let grants = grants::build(raw.grants.unwrap_or_default(), &mut report);
+    let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &mut report);
+    report.finish(Config {
+        listen,
+        admin,
+        elections,
+        store,
+        log,
+        shutdown,
+        metrics,
+        once,
+        history,
+        secrets,
+        grants,
+        routes,
+    })
 }
 
 fn table<T: Default>(section: Option<Section<T>>) -> T {
     section.map(Section::into_table).unwrap_or_default()
 }
 
-fn listen(raw: RawListen, overrides: &Overrides, scope: &mut Scope<'_, '_>) -> Listen {
-    scope.refuse("tls", &raw.tls, "this version serves plain HTTP only");
+fn listen(
+    raw: RawListen,
+    address: SocketAddr,
+    tls: Option<Arc<Server>>,
+    scope: &mut Scope<'_, '_>,
+) -> Listen {
     let workers = match scope.number("workers", raw.workers, 0, 0..=1024) {
         0 => available_parallelism().map_or(1, usize::from),
         workers => workers,
     };
     Listen {
-        address: address(scope, raw.address, overrides.listen, 8080),
+        address,
         workers,
         header_timeout: scope.duration("header_timeout", raw.header_timeout, Duration::from_secs(10)),
         idle_timeout: scope.duration("idle_timeout", raw.idle_timeout, Duration::from_secs(75)),
@@ -86,19 +123,8 @@ fn listen(raw: RawListen, overrides: &Overrides, scope: &mut Scope<'_, '_>) -> L
         token_header: scope
             .read("token_header", raw.token_header, |name| token_header(&name))
             .unwrap_or(HeaderName::from_static(headers::TOKEN)),
+        tls,
     }
-}
-
-/// The address of a port: the file's is judged even where a flag stands over it.
-pub(super) fn address(
-    scope: &mut Scope<'_, '_>,
-    raw: Text,
-    flag: Option<SocketAddr>,
-    default_port: u16,
-) -> SocketAddr {
-    let parse = |text: String| text.parse().map_err(|_| format!("{text:?} is not an address"));
-    let file: Option<SocketAddr> = scope.read("address", raw, parse);
-    flag.or(file).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, default_port)))
 }
 
 fn token_header(name: &str) -> Result<HeaderName, String> {
@@ -109,49 +135,6 @@ fn token_header(name: &str) -> Result<HeaderName, String> {
         return Err(format!("{name:?} has another meaning"));
     }
     Ok(header)
-}
-
-fn admin(raw: RawPort, overrides: &Overrides, report: &mut Report<'_>) -> Admin {
-    let address = address(&mut Scope::new(report, "admin"), raw.address, overrides.admin, 9901);
-    Admin { address, auth: auth("admin.auth", raw.auth, report) }
-}
-
-/// The secret of a port, from the file that its `auth` table names.
-pub(super) fn auth(key: &str, raw: Option<Section<RawAuth>>, report: &mut Report<'_>) -> Option<Secret> {
-    let raw = raw?;
-    let span = raw.span.clone();
-    let read = |file: String| read_bearer(Path::new(&file));
-    Scope::new(report, key).require("bearer_file", &span, raw.into_table().bearer_file, read)
-}
-
-fn read_bearer(file: &Path) -> Result<Secret, String> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    let bearer = text.strip_suffix('\n').unwrap_or(&text);
-    let bearer = bearer.strip_suffix('\r').unwrap_or(bearer);
-    if bearer.is_empty() || !bearer.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("{} does not hold a bearer token", file.display()));
-    }
-    Ok(Secret { bearer: bearer.to_owned() })
-}
-
-/// Port 0 is a different port every time.
-fn check_addresses(listen: &Listen, admin: &Admin, span: Option<Range<usize>>, report: &mut Report<'_>) {
-    let (data, admin) = (listen.address, admin.address);
-    if !are_one(data, admin) {
-        return;
-    }
-    let what = format!("the admin port {admin} and the data port {data} are one");
-    match span {
-        Some(span) => report.add(span, "admin.address".to_owned(), what),
-        None => report.add_flag("--admin", what, keys::allowed("admin.address").unwrap_or_default()),
-    }
-}
-
-/// Whether two listeners would want the same port.
-pub(super) fn are_one(one: SocketAddr, other: SocketAddr) -> bool {
-    let same_ip = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() != 0 && one.port() == other.port() && same_ip
 }
 
 fn log(raw: RawLog, overrides: &Overrides, report: &mut Report<'_>) -> Log {
@@ -185,5 +168,14 @@ fn shutdown(raw: RawShutdown, scope: &mut Scope<'_, '_>) -> Shutdown {
     Shutdown {
         unready_delay: scope.duration_or_zero("unready_delay", raw.unready_delay, Duration::from_secs(1)),
         drain_limit: scope.duration("drain_limit", raw.drain_limit, Duration::from_secs(30)),
+    }
+}
+
+fn history(raw: RawHistory, scope: &mut Scope<'_, '_>) -> History {
+    History {
+        keep: scope.read("keep", raw.keep, |text| age(&text)).unwrap_or(KEEP_HISTORY),
+        max_size: scope
+            .read("max_size", raw.max_size, |text| size(&text, DISK_SIZES))
+            .unwrap_or(HISTORY_SIZE),
     }
 }

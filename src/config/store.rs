@@ -11,7 +11,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use highgate_elector::backend::etcd::url::{DEFAULT_PREFIX, EtcdUrl, Login, Tls};
+use highgate_etcd::url::{DEFAULT_PREFIX, EtcdUrl, Login, Tls};
 
 use super::endpoints::{self, Endpoints, Scheme};
 use super::error::Report;
@@ -22,6 +22,10 @@ use super::{Etcd, Overrides, Store};
 const DEFAULT_VALIDITY: Duration = Duration::from_secs(4);
 /// Below, a short stall of etcd would take every replica out; above, a dead one would hold up raises for minutes.
 pub(crate) const VALIDITIES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+
+const DEFAULT_HISTORY: Duration = Duration::from_secs(60 * 60);
+/// Below, a gateway that reads everything at one revision might not be done with it.
+const SHORTEST_HISTORY: Duration = Duration::from_secs(10);
 
 /// Judges the table; a flag for etcd stands over its kind and endpoints.
 pub(super) fn build(raw: Option<Section<RawStore>>, overrides: &Overrides, report: &mut Report<'_>) -> Store {
@@ -66,6 +70,7 @@ fn embedded(raw: &RawStore, path: PathBuf, scope: &mut Scope<'_, '_>) -> Store {
         ("tls", raw.tls.as_ref().map(|tls| tls.span.clone())),
         ("user", raw.user.as_ref().map(|user| user.span.clone())),
         ("validity", raw.validity.as_ref().map(|validity| validity.span())),
+        ("compact", raw.compact.as_ref().map(|compact| compact.span())),
     ];
     for (name, span) in etcd_only {
         if let Some(span) = span {
@@ -85,6 +90,7 @@ fn etcd(
     let mut scope = Scope::new(report, "store");
     let prefix = scope.read("prefix", raw.prefix, prefix);
     let validity = scope.read("validity", raw.validity, |text| validity(&text));
+    let compact = scope.read("compact", raw.compact, |text| history(&text));
     if raw.endpoints.is_none() && overrides.etcd.is_none() {
         scope.problem(span.clone(), "endpoints", "is missing: the etcd store needs its etcd");
     }
@@ -97,7 +103,8 @@ fn etcd(
     let login = raw.user.and_then(|user| read_user(user, report));
     let prefix = prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned());
     let url = EtcdUrl { endpoints: endpoints.names, prefix, login, tls };
-    Store::Etcd(Etcd { url, path, validity: validity.unwrap_or(DEFAULT_VALIDITY) })
+    let validity = validity.unwrap_or(DEFAULT_VALIDITY);
+    Store::Etcd(Etcd { url, path, validity, compact: compact.unwrap_or(Some(DEFAULT_HISTORY)) })
 }
 
 fn prefix(text: String) -> Result<String, String> {
@@ -116,6 +123,17 @@ fn prefix(text: String) -> Result<String, String> {
 fn validity(text: &str) -> Result<Duration, String> {
     let validity = any_duration(text)?;
     if VALIDITIES.contains(&validity) { Ok(validity) } else { Err(format!("{text:?} is out of range")) }
+}
+
+/// How much history stays; none: nothing is compacted.
+fn history(text: &str) -> Result<Option<Duration>, String> {
+    match text {
+        "off" => Ok(None),
+        _ => match any_duration(text)? {
+            history if history >= SHORTEST_HISTORY => Ok(Some(history)),
+            _ => Err(format!("{text:?} is out of range")),
+        },
+    }
 }
 
 /// TLS is used if and only if the authority to trust is named, and the endpoints have to agree with that.
@@ -139,11 +157,7 @@ fn read_tls(section: Section<RawTls>, report: &mut Report<'_>) -> Option<Tls> {
     if raw.ca.is_none() {
         scope.problem(span, "ca", "is missing: only the authority named here is trusted");
     }
-    match (&raw.cert, &raw.key) {
-        (Some(cert), None) => scope.problem(cert.span(), "key", "is missing: cert and key come together"),
-        (None, Some(key)) => scope.problem(key.span(), "cert", "is missing: cert and key come together"),
-        _ => {}
-    }
+    scope.check_pair(&raw.cert, &raw.key);
     let mut read = |name, file: Text, what| scope.read(name, file, |file| read_pem(Path::new(&file), what));
     let ca = read("ca", raw.ca, "CERTIFICATE");
     let cert = read("cert", raw.cert, "CERTIFICATE");
@@ -195,6 +209,7 @@ impl Store {
                 ("store.tls", etcd.url.tls != new.url.tls),
                 ("store.user", etcd.url.login != new.url.login),
                 ("store.validity", etcd.validity != new.validity),
+                ("store.compact", etcd.compact != new.compact),
             ],
             _ => vec![("store.kind", true)],
         };

@@ -23,7 +23,7 @@ pub(super) fn refusal(text: &str) -> String {
 fn a_file_with_one_route_has_the_documented_defaults() {
     let config = parse(ROUTE).unwrap();
     assert_eq!(config.listen.address, "127.0.0.1:8080".parse().unwrap());
-    assert_eq!(config.admin, Admin { address: "127.0.0.1:9901".parse().unwrap(), auth: None });
+    assert_eq!(config.admin, Admin { address: "127.0.0.1:9901".parse().unwrap(), auth: None, tls: None });
     assert!(config.listen.workers >= 1);
     assert_eq!(config.store, Store::Embedded { path: "./highgate-data".into() });
     let route = config.routes.iter().next().unwrap();
@@ -34,6 +34,9 @@ fn a_file_with_one_route_has_the_documented_defaults() {
         "the name is the resource"
     );
     assert_eq!((route.on_unknown, route.total_timeout), (OnUnknown::Delay, None));
+    for (status, unknown) in [(202, true), (408, true), (502, true), (503, true), (504, true), (500, false)] {
+        assert_eq!(route.unknown_statuses.contains(status.try_into().unwrap()), unknown, "{status}");
+    }
     assert_eq!(config.routes.longest_lock_delay(), Duration::from_secs(5));
     for (method, fenced) in
         [("GET", false), ("HEAD", false), ("POST", true), ("DELETE", true), ("PURGE", true), ("get", true)]
@@ -62,6 +65,7 @@ fn every_key_of_the_product_is_understood() {
         hold_timeout  = "250ms"
         lock_delay    = "0s"
         on_unknown    = "proceed"
+        unknown_statuses = [500, 599, 100]
         total_timeout = "2m"
         "#,
     )
@@ -71,8 +75,27 @@ fn every_key_of_the_product_is_understood() {
     assert_eq!((route.tokens, route.missing_token), (Tokens::Trusted, MissingToken::Audit));
     assert_eq!((route.drain_timeout, route.hold_timeout), (Duration::ZERO, Duration::from_millis(250)));
     assert_eq!((route.lock_delay, route.total_timeout), (Duration::ZERO, Some(Duration::from_secs(120))));
+    let unknown = |status: u16| route.unknown_statuses.contains(status.try_into().unwrap());
+    assert!(unknown(500) && unknown(599) && !unknown(504), "a list stands in the place of the usual one");
     assert!(!route.fenced.contains(&Method::POST));
-    assert_eq!(route.grade(), "not fenced (fenced_methods = [])");
+    let reasons = "not fenced (fenced_methods = [], missing_token = audit, on_unknown = proceed)";
+    assert_eq!(route.grade(), reasons, "every reason, not only the first");
+}
+
+#[test]
+fn a_grade_names_every_reason_against_it() {
+    for (lines, grade) in [
+        ("", "gated"),
+        ("missing_token = 'allow'", "not gated (missing_token = allow)"),
+        (
+            "on_unknown = 'proceed'\nmissing_token = 'audit'",
+            "not gated (missing_token = audit, on_unknown = proceed)",
+        ),
+        ("fenced_methods = []", "not fenced (fenced_methods = [])"),
+    ] {
+        let config = parse(&format!("{ROUTE}{lines}")).unwrap();
+        assert_eq!(config.routes.iter().next().unwrap().grade(), grade);
+    }
 }
 
 #[test]
@@ -118,7 +141,7 @@ fn the_token_header_cannot_be_one_with_another_meaning() {
 
 #[test]
 fn the_two_ports_have_to_differ() {
-    let message = refusal(&format!("[admin]\naddress = '0.0.0.0:8080'\n{ROUTE}"));
+    let message = refusal(&format!("[admin]\naddress = '0.0.0.0:8080'\ninsecure = true\n{ROUTE}"));
     assert!(
         message.starts_with("f.toml:2:11: admin.address: the admin port 0.0.0.0:8080 and the data port"),
         "{message}"
@@ -132,7 +155,7 @@ fn the_two_ports_have_to_differ() {
 #[test]
 fn jobs_have_a_port_where_the_file_or_a_flag_says_so() {
     assert_eq!(parse(ROUTE).unwrap().elections, None);
-    let port = |address: &str| Some(Elections { address: address.parse().unwrap(), auth: None });
+    let port = |address: &str| Some(Elections { address: address.parse().unwrap(), auth: None, tls: None });
     assert_eq!(parse(&format!("[elections]\n{ROUTE}")).unwrap().elections, port("127.0.0.1:9902"));
     let overrides = Overrides { elections: "127.0.0.1:7".parse().ok(), ..Overrides::default() };
     let flagged = Config::parse(ROUTE, Path::new("f.toml"), &overrides).unwrap();
@@ -225,10 +248,10 @@ fn with_nothing_to_serve_the_message_says_what_to_do() {
     assert!(
         refusal("[log]\n").starts_with("f.toml:1:1: routes: the file has no routes; allowed: one or more")
     );
-    let message = with(to_upstream("https://u")).unwrap_err().to_string();
+    let message = with(to_upstream("ftp://u")).unwrap_err().to_string();
     assert_eq!(
         message,
-        "--upstream: https upstreams are not in this version; allowed: http://host[:port][/base]"
+        "--upstream: the scheme \"ftp\" is unknown; allowed: http://host[:port][/base], or the same with https://"
     );
 }
 
@@ -270,15 +293,26 @@ fn the_overrides_are_flags_of_a_command() {
     assert_eq!((overrides.data_dir, overrides.admin), (Some("d".into()), "127.0.0.1:1".parse().ok()));
     let etcd = parse(&["--etcd", "http://a:1,http://b:1"]).ok().unwrap().overrides.etcd;
     assert_eq!(etcd, Some(vec!["http://a:1".to_owned(), "http://b:1".to_owned()]));
+    for flag in ["--listen", "--admin", "--elections"] {
+        for address in [":7", "localhost:7"] {
+            let overrides = parse(&[flag, address]).ok().unwrap().overrides;
+            let given = overrides.listen.or(overrides.admin).or(overrides.elections);
+            assert_eq!(given, "127.0.0.1:7".parse().ok(), "{flag} {address}");
+        }
+    }
+    let error = parse(&["--listen", "example.org:80"]).err().unwrap().to_string();
+    assert!(error.contains("\"example.org:80\" is not an address and a port"), "{error}");
     let error = parse(&["--tokens", "any"]).err().unwrap().to_string();
     assert!(error.contains("is not one of issued, trusted"), "{error}");
 }
 
 #[test]
-fn only_changes_outside_the_routes_and_the_log_need_a_restart() {
+fn only_changes_outside_the_routes_the_grants_and_the_log_need_a_restart() {
     let old = parse(ROUTE).unwrap();
     let routes = parse(&format!("{ROUTE}tokens = 'trusted'")).unwrap();
     assert_eq!(old.needs_restart(&routes), Vec::<&str>::new());
+    let grant = "[[grants]]\nwho = ['cn:x']\nmay = ['write']\nresources = ['*']\n";
+    assert_eq!(old.needs_restart(&parse(&format!("{grant}{ROUTE}")).unwrap()), Vec::<&str>::new());
     let log = parse(&format!("[log]\nformat = 'json'\naccess = 'off'\nlevel = 'warn'\n{ROUTE}")).unwrap();
     assert_eq!(old.needs_restart(&log), Vec::<&str>::new());
     let new = parse(&format!(
@@ -347,31 +381,34 @@ fn the_key_table_and_the_file_format_agree() {
     for table in [
         "",
         "listen",
+        "listen.tls",
         "admin",
         "admin.auth",
+        "admin.tls",
         "elections",
         "elections.auth",
+        "elections.tls",
         "store",
         "store.tls",
         "store.user",
         "log",
         "shutdown",
         "metrics",
+        "secrets",
+        "grants",
         "routes",
+        "routes.upstream_tls",
         "routes.match",
         "routes.resource",
     ] {
         let text = match table.split_once('.') {
             Some(("routes", inner)) => format!("[[routes]]\n{inner} = {{ zzz = 1 }}"),
-            None if table == "routes" => "[[routes]]\nzzz = 1".to_owned(),
+            None if matches!(table, "routes" | "grants") => format!("[[{table}]]\nzzz = 1"),
             None if table.is_empty() => "zzz = 1".to_owned(),
             _ => format!("[{table}]\nzzz = 1"),
         };
         let error = toml::from_str::<raw::Raw>(&text).unwrap_err();
-        // Known only to be refused with the reason.
-        let later = |field: &&str| (table, *field) == ("listen", "tls");
-        let fields: Vec<_> =
-            error.message().split('`').skip(3).step_by(2).filter(|field| !later(field)).collect();
+        let fields: Vec<_> = error.message().split('`').skip(3).step_by(2).collect();
         assert_eq!(
             fields.join(", "),
             keys::siblings(format!("{table}.zzz").trim_start_matches('.')),

@@ -81,12 +81,45 @@ words! {
 }
 
 words! {
+    /// What is spoken with an upstream.
+    UpstreamProtocol = "http1, h2" {
+        Http1 = "http1",
+        /// HTTP/2 from the first byte: an upstream that speaks nothing else need not be asked.
+        H2 = "h2",
+    }
+}
+
+words! {
+    /// What an identity may do to a resource. No right contains another.
+    Right = "write, campaign, observe, operate" {
+        /// Send fenced requests.
+        Write = "write",
+        /// Stand for election, and act on the leadership that was won.
+        Campaign = "campaign",
+        /// See marks, leaders and what happens.
+        Observe = "observe",
+        /// Give operators' orders.
+        Operate = "operate",
+    }
+}
+
+words! {
     LogFormat = "text, json" { Text = "text", Json = "json" }
 }
 
 words! {
     /// Which requests get an access log line.
     AccessLog = "all, refused, off" { All = "all", Refused = "refused", Off = "off" }
+}
+
+/// A header's name as people write it: `x-fencing-token` is `X-Fencing-Token`.
+pub fn spelled(header: &str) -> String {
+    let mut starts = true;
+    let spell = |letter: char| {
+        let upper = std::mem::replace(&mut starts, letter == '-');
+        if upper { letter.to_ascii_uppercase() } else { letter }
+    };
+    header.chars().map(spell).collect()
 }
 
 #[cfg(test)]

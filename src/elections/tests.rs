@@ -7,7 +7,7 @@ fn resource() -> Resource {
 }
 
 fn candidate(lease: Lease) -> Candidate {
-    Candidate { lease, holder: format!("job-{lease}"), ttl: 3 * SECOND }
+    Candidate { lease, holder: format!("job-{lease}"), ttl: 3 * SECOND, owner: None }
 }
 
 /// Elections over one resource whose mark follows every raise at once, and opens when the test says so.
@@ -54,8 +54,8 @@ impl Stage {
     }
 
     fn resign(&mut self, lease: Lease) -> bool {
-        let outputs = self.elections.resign(&resource(), lease, self.mark);
-        let held = outputs.is_some();
+        let outputs = self.elections.resign(&resource(), lease, &Actor::default(), self.mark);
+        let held = outputs.is_ok();
         self.take(outputs.unwrap_or_default());
         held
     }
@@ -69,7 +69,7 @@ impl Stage {
     }
 
     fn renew(&mut self, lease: Lease) -> bool {
-        self.elections.renew(self.now, &resource(), lease).is_some()
+        self.elections.renew(self.now, &resource(), lease, &Actor::default()).is_ok()
     }
 
     fn leads(&self) -> Option<Lease> {
@@ -197,4 +197,23 @@ fn one_absurd_mark_does_not_use_up_the_tokens_of_other_resources() {
     let other = Resource::parse("other").unwrap();
     let outputs = stage.elections.campaign(other, candidate(2), 0);
     assert!(matches!(&outputs[1], Output::Raise { token, .. } if token.get() == 1), "{outputs:?}");
+}
+
+#[test]
+fn a_lease_is_acted_on_only_by_who_has_won_it() {
+    let mut stage = Stage::default();
+    let owner = Some("spiffe://corp/job-a".to_owned());
+    let outputs = stage.elections.campaign(resource(), Candidate { owner, ..candidate(1) }, stage.mark);
+    stage.take(outputs);
+    stage.open();
+    let by = |name: &str| Actor::new(Some(Identity::for_tests(&[name])));
+    let (own, other) = (by("spiffe://corp/job-a"), by("spiffe://corp/job-b"));
+    let (resource, mark) = (resource(), stage.mark);
+    let elections = &mut stage.elections;
+    assert_eq!(elections.renew(Time::ZERO, &resource, 1, &other), Err(NotHeld::Anothers));
+    assert_eq!(elections.resign(&resource, 1, &other, mark), Err(NotHeld::Anothers));
+    assert_eq!(elections.renew(Time::ZERO, &resource, 2, &other), Err(NotHeld::Gone), "no lease that leads");
+    assert!(elections.renew(Time::ZERO, &resource, 1, &own).is_ok());
+    assert!(elections.resign(&resource, 1, &own, mark).is_ok());
+    assert!(other.may_act_for(None), "a lease whose owner nobody knows is its own proof");
 }

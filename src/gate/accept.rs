@@ -1,4 +1,5 @@
-//! Client connections: accepted on every core, limited, timed, and read as HTTP/1.1 or HTTP/2.
+//! Client connections: accepted on every core, limited, timed, decrypted where the port speaks TLS, and read as HTTP/1.1 or
+//! HTTP/2.
 //!
 //! Each core has its own listener on the shared address (SO_REUSEPORT), so a connection lives on the core that
 //! accepted it. Time-outs are the sweeper's: hyper's own header timer would also run between the requests of
@@ -13,29 +14,29 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 use conduct::Order;
 pub(crate) use conduct::{Busy, Conduct, Connections};
-use framing::{Framing, MAX_HEADERS};
+use framing::{MAX_HEAD, MAX_HEADERS, Strict};
+pub(crate) use framing::{Unreadable, too_large};
 
 use super::{Worker, gate};
+use crate::door::Door;
+use crate::tls::{Stream, hear_out, is_hello};
 
 const BACKLOG: i32 = 1024;
 /// After an accept error, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection over the limit is heard out, so that it can read its refusal.
-const TURN_AWAY: Duration = Duration::from_millis(500);
-/// The largest request head.
-const MAX_HEAD: usize = 64 << 10;
+/// The largest list of header fields that HTTP/2 takes. Much more than is let through, so that the gateway says so itself.
+const MAX_HEADER_LIST: u32 = 256 << 10;
 const MAX_STREAMS: u32 = 200;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PEEK_AGAIN: Duration = Duration::from_millis(5);
@@ -56,7 +57,7 @@ pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<StdLis
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     Ok(socket)
 }
@@ -78,8 +79,11 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
                 let serve: Pin<Box<dyn Future<Output = ()>>> =
                     if worker.open_connections.load(Ordering::Relaxed) < worker.max_connections {
                         Box::pin(serve(worker.clone(), stream, peer))
-                    } else {
+                    } else if worker.door.tls().is_none() {
                         Box::pin(turn_away(stream))
+                    } else {
+                        // It would take a handshake to say so.
+                        continue;
                     };
                 tokio::task::spawn_local(serve);
             }
@@ -99,12 +103,7 @@ async fn turn_away(mut stream: TcpStream) {
          Retry-After: 1\r\nX-Fencing-Reason: overloaded\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
-    let hear_out = async {
-        stream.write_all(answer.as_bytes()).await?;
-        stream.shutdown().await?;
-        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
-    };
-    let _ = tokio::time::timeout(TURN_AWAY, hear_out).await;
+    hear_out(&mut stream, &answer).await;
 }
 
 async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
@@ -114,47 +113,73 @@ async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     worker.stir();
     // An answer that is sent late because of Nagle helps nobody; if it cannot be turned off, so be it.
     let _ = stream.set_nodelay(true);
-    let header_timeout = worker.header_timeout;
-    let sniffed = tokio::time::timeout(header_timeout, sniff(&stream, &conduct)).await;
-    match sniffed {
-        Ok(Some(Protocols::Http1)) => serve_http1(worker.clone(), stream, conduct).await,
-        Ok(Some(Protocols::Http2)) => serve_http2(worker.clone(), stream, conduct).await,
-        Ok(None) | Err(_) => {}
+    match open_unless_told_to_leave(&worker, stream, &conduct).await {
+        Some((Protocol::Http1, stream)) => serve_http1(worker.clone(), stream, conduct).await,
+        Some((Protocol::Http2, stream)) => serve_http2(worker.clone(), stream, conduct).await,
+        None => {}
     }
     worker.connections.remove(slot);
     worker.open_connections.fetch_sub(1, Ordering::Relaxed);
 }
 
-enum Protocols {
+enum Protocol {
     Http1,
     Http2,
 }
 
-/// Which protocol the client speaks, by its first bytes, which stay unread. None: it left or is to leave.
-async fn sniff(stream: &TcpStream, conduct: &Conduct) -> Option<Protocols> {
+async fn open_unless_told_to_leave(
+    worker: &Worker,
+    stream: TcpStream,
+    conduct: &Conduct,
+) -> Option<(Protocol, Stream)> {
+    let mut opening = pin!(open(worker, stream, conduct));
+    let opened = std::future::poll_fn(|cx| match conduct.order(cx.waker()) {
+        Order::Serve => opening.as_mut().poll(cx),
+        Order::Finish | Order::Break => Poll::Ready(None),
+    });
+    opened.await
+}
+
+/// Waits for the client to say what it speaks, and shakes hands first where the port speaks TLS. None: it left, or was
+/// too slow, or speaks something else.
+async fn open(worker: &Worker, stream: TcpStream, conduct: &Conduct) -> Option<(Protocol, Stream)> {
+    let (door, limit) = (&worker.door, worker.header_timeout);
+    let Some(server) = door.tls() else {
+        let protocol = tokio::time::timeout(limit, sniff(&stream, door, conduct)).await.ok()??;
+        return Some((protocol, Stream::Plain(stream)));
+    };
+    // In a box, so that a plain connection need not keep the room for a handshake.
+    let accepted = Box::pin(door.shake_hands(server, stream, conduct.peer(), limit)).await?;
+    conduct.is_encrypted_for(accepted.identity);
+    let protocol = if accepted.http2 { Protocol::Http2 } else { Protocol::Http1 };
+    Some((protocol, accepted.stream))
+}
+
+/// Which protocol the client speaks, by its first bytes, which stay unread.
+async fn sniff(stream: &TcpStream, door: &Door, conduct: &Conduct) -> Option<Protocol> {
     loop {
         let mut first = [0; PREFACE.len()];
-        let seen = std::future::poll_fn(|cx| match conduct.order(cx.waker()) {
-            Order::Serve => stream.poll_peek(cx, &mut ReadBuf::new(&mut first)).map(Result::ok),
-            Order::Finish | Order::Break => Poll::Ready(None),
-        });
-        let seen = seen.await?;
+        let seen = stream.peek(&mut first).await.ok()?;
         if seen == 0 {
             return None;
         }
+        if is_hello(first[0]) {
+            door.tell_of_hello(conduct.peer());
+            return None;
+        }
         if !PREFACE.starts_with(&first[..seen]) {
-            return Some(Protocols::Http1);
+            return Some(Protocol::Http1);
         }
         if seen == PREFACE.len() {
-            return Some(Protocols::Http2);
+            return Some(Protocol::Http2);
         }
         // Part of the preface: nothing tells when the rest is there but looking again.
         tokio::time::sleep(PEEK_AGAIN).await;
     }
 }
 
-async fn serve_http1(worker: Rc<Worker>, stream: TcpStream, conduct: Rc<Conduct>) {
-    let strict = Strict { stream, framing: Framing::new(), conduct: conduct.clone() };
+async fn serve_http1(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
+    let strict = Strict::new(stream, conduct.clone());
     let connection = http1::Builder::new()
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
@@ -170,14 +195,14 @@ async fn serve_http1(worker: Rc<Worker>, stream: TcpStream, conduct: Rc<Conduct>
     .await;
 }
 
-async fn serve_http2(worker: Rc<Worker>, stream: TcpStream, conduct: Rc<Conduct>) {
+async fn serve_http2(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
     conduct.multiplexes();
     let connection = http2::Builder::new(OnThisCore)
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL)
         .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(MAX_HEAD as u32)
+        .max_header_list_size(MAX_HEADER_LIST)
         .serve_connection(TokioIo::new(stream), gate(worker, conduct.clone()));
     let mut connection = pin!(connection);
     obey(&conduct, |cx, finish| {
@@ -212,52 +237,5 @@ struct OnThisCore;
 impl<F: Future<Output = ()> + 'static> Executor<F> for OnThisCore {
     fn execute(&self, stream: F) {
         tokio::task::spawn_local(stream);
-    }
-}
-
-/// A socket whose HTTP/1 framing is followed as it is read.
-struct Strict {
-    stream: TcpStream,
-    framing: Framing,
-    conduct: Rc<Conduct>,
-}
-
-impl AsyncRead for Strict {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let had = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        let followed = this.framing.follow(&buffer.filled()[had..], &this.conduct);
-        Poll::Ready(followed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)))
-    }
-}
-
-impl AsyncWrite for Strict {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }

@@ -2,33 +2,33 @@
 //!
 //! The first room of the gate after `accept`: pure, a function of the request's head and the routes. `fence`
 //! judges what comes out. What must stay true: a request has one reading here, or is refused. Headers that
-//! could be read as ours by another name, and paths and hosts with a second spelling, are refused on every
+//! could be read as ours by another name, and methods, paths and hosts with a second spelling, are refused on every
 //! request, fenced or not, because the unfenced spelling of a fenced request would be a way around the fence.
 
+mod grammar;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use highgate_elector::{Resource, ResourceError, Token, TokenError, headers};
-use http::header::{CONNECTION, HOST};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Version};
+use http::{HeaderMap, HeaderName, Method};
 
 use crate::config::{
-    CanonicalPath, Captures, HostError, MissingToken, PathError, ResourceRule, Route, Routes, canonical_host,
+    CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, ResourceRule, Route,
 };
-
-/// Headers by which frameworks let a request stand for another method or path than its first line says.
-const OVERRIDES: [&str; 5] =
-    ["x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"];
+use crate::gate::table::RouteTable;
 
 /// A request that may go on to the fence.
 #[derive(Debug, Clone)]
 pub struct Claim {
     pub route: Arc<Route>,
     pub stand: Stand,
+    /// Other names of the resource under which the request is fenced as well, while a change of names is under way.
+    pub aliases: Vec<Resource>,
+    /// The lowest token that may pass, because the resource had another name before; 0: any.
+    pub floor: u64,
 }
 
 /// How a request stands to the fence.
@@ -70,6 +70,8 @@ pub enum ClaimError {
     NoRoute,
     #[error("this request needs a fencing token")]
     Missing,
+    #[error("the request body is larger than `max_body` of the route, {0} bytes; nothing was forwarded")]
+    TooLarge(u64),
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -83,16 +85,41 @@ pub enum Malformed {
     DuplicateToken,
     #[error("the header `{0}` is an alias of a fencing header")]
     Alias(HeaderName),
+    #[error(
+        "the method `{0}` has lower-case letters: to some upstreams it is another one, with another fence"
+    )]
+    LowerCase(Method),
     #[error("the header `{0}` would make another request of this one behind the fence")]
     Override(HeaderName),
     #[error("the Connection header names a fencing header")]
     HopByHop,
+    #[error("the scheme of the target is not http or https")]
+    Scheme,
+    #[error("the target has characters outside ASCII; percent-encode them")]
+    NotAscii,
+    #[error("the header `{0}` has a name that servers read in different ways")]
+    Name(HeaderName),
+    #[error("the header `{0}` is an alias of one that says where the request ends")]
+    FramingAlias(HeaderName),
+    #[error("there is more than one Content-Length, or it is not a number below 2^63")]
+    Length,
+    #[error(
+        "a {0} has no body here: an upstream that does not read it would take it for the next request; `read_bodies = true` \
+         of the route lets it pass"
+    )]
+    Content(Method),
     #[error(transparent)]
     Path(#[from] PathError),
+    #[error(
+        "the path is `{0}` but for upper and lower case, and another route would take it; spell it like that"
+    )]
+    OtherCase(String),
     #[error(transparent)]
     Host(#[from] HostError),
     #[error(transparent)]
     Resource(#[from] ResourceError),
+    #[error("there is more than one credential header")]
+    DuplicateCredential,
     #[error("there is more than one resource header")]
     DuplicateResource,
     #[error("this request has to name its resource in `{}`", headers::RESOURCE)]
@@ -100,67 +127,78 @@ pub enum Malformed {
 }
 
 /// Reads a request's head.
-pub fn claim(head: &Parts, routes: &Routes, token_header: &HeaderName) -> Result<Claim, Unclaimed> {
-    check_fencing_headers(&head.headers, token_header)?;
-    let host = host(head)?;
+pub fn claim(head: &Parts, table: &RouteTable, token_header: &HeaderName) -> Result<Claim, Unclaimed> {
+    let routes = &table.routes;
+    grammar::check(head, token_header)?;
+    let content = grammar::content(head)?;
+    let host = grammar::host(head, routes)?;
     if head.method == Method::CONNECT || head.uri.path() == "*" {
         return Err(ClaimError::NoRoute.into());
     }
     let path = CanonicalPath::parse(head.uri.path()).map_err(Malformed::from)?;
     let (route, captures) = routes.find(&head.method, &host, &path).ok_or(ClaimError::NoRoute)?;
-    if !route.fenced.contains(&head.method) {
-        return Ok(Claim { route: Arc::clone(route), stand: Stand::Unfenced });
+    if let Some(other) = routes.in_another_case(route, &head.method, &host, &path) {
+        return Err(Malformed::OtherCase(other.matcher.path.to_string()).into());
     }
     let unclaimed = |resource, why| Unclaimed { route: Some(Arc::clone(route)), resource, why };
+    if content.is_announced() && !route.bodies.allow(&head.method) {
+        return Err(unclaimed(None, Malformed::Content(head.method.clone()).into()));
+    }
+    if let Some(limit) = route.bodies.max.filter(|limit| content.is_larger_than(*limit)) {
+        return Err(unclaimed(None, ClaimError::TooLarge(limit)));
+    }
+    if !route.fenced.contains(&head.method) {
+        return Ok(Claim { route: Arc::clone(route), stand: Stand::Unfenced, aliases: Vec::new(), floor: 0 });
+    }
     let resource = resource(&route.resource, &captures, &host, &head.headers)
         .map_err(|why| unclaimed(None, why.into()))?;
+    let aliases = aliases(&table.aliases, &resource, head, &host, &path);
+    let floor = floor(table, &resource, &aliases);
     match stand(&resource, route.missing_token, &head.headers, token_header) {
-        Ok(stand) => Ok(Claim { route: Arc::clone(route), stand }),
+        Ok(stand) => Ok(Claim { route: Arc::clone(route), stand, aliases, floor }),
         Err(why) => Err(unclaimed(Some(resource), why)),
     }
 }
 
-/// Refuses what other software might take for a fencing header, or take one away for; and what would make
-/// another request of this one behind the fence's back.
-fn check_fencing_headers(headers: &HeaderMap, token_header: &HeaderName) -> Result<(), Malformed> {
-    let ours = [token_header.as_str(), headers::RESOURCE];
-    for name in headers.keys() {
-        let bytes = name.as_str().as_bytes();
-        if ours.iter().any(|our| name.as_str() != *our && reads_as(bytes, our)) {
-            return Err(Malformed::Alias(name.clone()));
-        }
-        if bytes[0] == b'x' && OVERRIDES.iter().any(|other| reads_as(bytes, other)) {
-            return Err(Malformed::Override(name.clone()));
-        }
-    }
-    let names_ours = |option: &[u8]| ours.iter().any(|our| reads_as(option.trim_ascii(), our));
-    let mut options =
-        headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    if options.any(names_ours) { Err(Malformed::HopByHop) } else { Ok(()) }
+/// What a request that was claimed by an earlier table has to pass by this one: its other names, and the lowest token.
+pub fn claim_again(
+    head: &Parts,
+    table: &RouteTable,
+    resource: &Resource,
+) -> Result<(Vec<Resource>, u64), Malformed> {
+    let host = grammar::host(head, &table.routes)?;
+    let path = CanonicalPath::parse(head.uri.path())?;
+    let namings = std::iter::once(&table.naming).chain(&table.aliases);
+    let aliases = aliases(namings, resource, head, &host, &path);
+    let floor = floor(table, resource, &aliases);
+    Ok((aliases, floor))
 }
 
-/// Whether `name` is `our` header to software that knows neither case nor the difference of `_` and `-`.
-fn reads_as(name: &[u8], our: &str) -> bool {
-    let fold = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    name.len() == our.len() && name.iter().zip(our.bytes()).all(|(own, our)| fold(*own) == fold(our))
+/// The names that the request has by other namings. One that could not be named before could not pass, either.
+fn aliases<'n>(
+    namings: impl IntoIterator<Item = &'n Naming>,
+    own: &Resource,
+    head: &Parts,
+    host: &str,
+    path: &CanonicalPath<'_>,
+) -> Vec<Resource> {
+    let mut names = Vec::new();
+    for naming in namings {
+        let Some((rule, captures)) = naming.find(&head.method, host, path) else { continue };
+        if let Ok(name) = resource(rule, &captures, host, &head.headers)
+            && name != *own
+            && !names.contains(&name)
+        {
+            names.push(name);
+        }
+    }
+    names
 }
 
-/// The request's host in canonical form. Empty only for HTTP/1.0, which need not have one.
-fn host(head: &Parts) -> Result<Cow<'_, str>, HostError> {
-    let mut values = head.headers.get_all(HOST).iter();
-    let declared = values.next();
-    if values.next().is_some() {
-        return Err(HostError::Duplicate);
-    }
-    let declared = declared
-        .map(|value| value.to_str().map_err(|_| HostError::Invalid).and_then(canonical_host))
-        .transpose()?;
-    match (head.uri.authority(), declared) {
-        (Some(authority), _) => canonical_host(authority.as_str()),
-        (None, Some(host)) => Ok(host),
-        (None, None) if head.version < Version::HTTP_11 => Ok(Cow::Borrowed("")),
-        (None, None) => Err(HostError::Missing),
-    }
+/// The lowest token that may pass. A name that starts from the mark of another may not have been used since, so this is
+/// asked of every name that the request has.
+fn floor(table: &RouteTable, resource: &Resource, aliases: &[Resource]) -> u64 {
+    std::iter::once(resource).chain(aliases).map(|name| table.floors.of(name.as_str())).max().unwrap_or(0)
 }
 
 fn resource(
@@ -190,6 +228,11 @@ fn resource(
     }
 }
 
+/// Whether a request says itself which resource it means, if its route lets it.
+pub fn names_resource(headers: &HeaderMap) -> bool {
+    headers.contains_key(headers::RESOURCE)
+}
+
 fn stand(
     resource: &Resource,
     missing_token: MissingToken,
@@ -215,7 +258,7 @@ fn stand(
 impl ClaimError {
     /// Whether the connection cannot be trusted with another request.
     pub fn closes_connection(&self) -> bool {
-        matches!(self, Self::Malformed(Malformed::HopByHop))
+        matches!(self, Self::Malformed(Malformed::HopByHop | Malformed::FramingAlias(_)) | Self::TooLarge(_))
     }
 }
 

@@ -4,6 +4,7 @@
 //! for the raise, without a connection. The upstream connection is checked out *before* the final
 //! compare-and-swap, so that nothing but the write lies between admission and the wire.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,16 +18,18 @@ use hyper::body::Incoming;
 use tokio::time::timeout_at;
 use tower::{Layer, Service};
 
-use super::claim::{Stand, Waiver};
+use super::claim::{ClaimError, Malformed, Stand, Waiver, claim_again, names_resource};
+use super::entitle::{Entitled, Sender};
 use super::forward::body::{Upload, UploadError};
 use super::forward::pool::{ConnectError, Line};
 use super::respond::{Answer, Fault, Outcome, Refusal, Refused};
-use super::{Admitted, Claimed, Worker};
+use super::{Admitted, Claimed, InFlight, InUse, Worker};
 use crate::config::{OnUnknown, Route, Tokens};
 use crate::controls::{Rule, breaks};
-use crate::ledger::{Cell, Denied, Permit};
+use crate::ledger::{self, Denied, Permit};
 use crate::metrics::Decision;
 use crate::store::Unproved;
+use crate::tls::{self, Identity};
 
 #[derive(Clone)]
 pub(crate) struct FenceLayer {
@@ -69,29 +72,45 @@ where
         let worker = self.worker.clone();
         let mut inner = self.inner.clone();
         Box::pin(async move {
-            let Claimed { head, body, route, stand, client, mut story } = claimed;
-            let judged = judge(&worker, &route, stand, &head, body).await;
+            let Claimed { head, body, route, stand, aliases, floor, entitled, table, client, mut story } =
+                claimed;
+            let names = Names { aliases, floor, table };
+            let certificate = client.identity();
+            let judged = judge(&worker, &route, stand, names, (entitled, certificate), &head, body).await;
             worker.metrics.decided(story.started.elapsed());
-            let (upload, line, permit, decision) = match judged {
+            let (upload, line, fenced, decision) = match judged {
                 Ok(passed) => passed,
-                Err(refusal) => return Err(Refused { refusal, story }),
+                Err(refusal) => {
+                    story.names_resource = names_resource(&head.headers);
+                    return Err(Refused { refusal, story });
+                }
             };
             story.decision = decision;
             let request = Request::from_parts(head, upload);
-            inner.call(Admitted { request, client, route, line, permit, story }).await
+            inner.call(Admitted { request, client, route, line, fenced, story }).await
         })
     }
 }
 
-type Passed = (Upload, Box<Line>, Option<Permit>, Decision);
+type Passed = (Upload, Box<Line>, Option<InFlight>, Decision);
+
+/// What a request has to pass beside its own resource, by the table that was in force when that was looked up.
+struct Names {
+    aliases: Vec<Resource>,
+    floor: u64,
+    table: Rc<InUse>,
+}
 
 async fn judge(
     worker: &Worker,
     route: &Arc<Route>,
     stand: Stand,
+    mut names: Names,
+    (mut entitled, certificate): (Entitled, Option<&Identity>),
     head: &Parts,
     body: Incoming,
 ) -> Result<Passed, Refusal> {
+    let sender = Sender { certificate, headers: &head.headers };
     let (resource, token) = match stand {
         Stand::Fenced { resource, token } => (resource, token),
         Stand::Unfenced => return pass(worker, route, head, body, Decision::Unfenced).await,
@@ -99,22 +118,39 @@ async fn judge(
             if waiver == Waiver::Audited {
                 tracing::warn!(route = %route.name, %resource, "a fenced request without a token was let through");
             }
-            return pass(worker, route, head, body, Decision::Allowed).await;
+            let passed = pass(worker, route, head, body, Decision::Allowed).await?;
+            entitled.still(&worker.access, route, &resource, sender)?;
+            return Ok(passed);
         }
     };
-    let mut approach = Approach::new(worker, route, &resource, token);
-    approach.wait_until_open().await?;
-    let upload = Upload::prepare(body, head, worker.request_timeout).await?;
+    names.check_floor(token)?;
+    let request = Waiting { worker, route, token, held_since: Cell::new(None) };
+    request.to(&resource, &names.aliases).wait_until_open().await?;
+    entitled.holds(route, &worker.ledger, token, names.all(&resource))?;
+    let upload = prepare(worker, route, head, body).await?;
     loop {
+        if !worker.is_current(&names.table) {
+            names = Names::again(worker, &resource, head)?;
+            names.check_floor(token)?;
+        }
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
-        let cell = approach.wait_until_open().await?;
+        let cells = request.to(&resource, &names.aliases).wait_until_open().await?;
         let line = worker.pool.check_out(route).await?;
+        // After the last wait: a grant that was taken away meanwhile does not count, and whoever it now is has to hold the token.
+        entitled.still(&worker.access, route, &resource, sender)?;
+        entitled.holds(route, &worker.ledger, token, names.all(&resource))?;
         line.arm();
-        match cell.admit(token) {
+        match cells.admit(token) {
+            // Asked after the admission: a replica that has joined anew has put its table into force before, and whoever
+            // finishes a change of names need not wait for what was only claimed under an older one.
+            Ok(permit) if !worker.is_current(&names.table) => {
+                drop(permit);
+                worker.pool.check_in(line);
+            }
             Ok(permit) => {
                 line.lend(&permit);
-                let permit = Some(permit).filter(|_| !breaks(Rule::Guard));
-                return Ok((upload, line, permit, Decision::Admitted));
+                let fenced = InFlight { permit, _table: names.table };
+                return Ok((upload, line, Some(fenced).filter(|_| !breaks(Rule::Guard)), Decision::Admitted));
             }
             Err(denied) => {
                 worker.pool.check_in(line);
@@ -126,6 +162,26 @@ async fn judge(
     }
 }
 
+impl Names {
+    /// By the table in force now, of a request that was claimed by an earlier one.
+    fn again(worker: &Worker, resource: &Resource, head: &Parts) -> Result<Self, Refusal> {
+        let table = worker.table();
+        let (aliases, floor) =
+            claim_again(head, &table, resource).map_err(|malformed| Refusal::Unclaimed(malformed.into()))?;
+        Ok(Self { aliases, floor, table })
+    }
+
+    /// The resource under all its names.
+    fn all<'n>(&'n self, resource: &'n Resource) -> impl Iterator<Item = &'n Resource> {
+        std::iter::once(resource).chain(&self.aliases)
+    }
+
+    /// A token below the mark that the resource had under another name is stale.
+    fn check_floor(&self, token: Token) -> Result<(), Refusal> {
+        if token.get() < self.floor { Err(Refusal::Stale { mark: self.floor }) } else { Ok(()) }
+    }
+}
+
 /// Without a fence: the connection is all that is needed.
 async fn pass(
     worker: &Worker,
@@ -134,8 +190,18 @@ async fn pass(
     body: Incoming,
     decision: Decision,
 ) -> Result<Passed, Refusal> {
-    let upload = Upload::prepare(body, head, worker.request_timeout).await?;
+    let upload = prepare(worker, route, head, body).await?;
     Ok((upload, worker.pool.check_out(route).await?, None, decision))
+}
+
+async fn prepare(worker: &Worker, route: &Route, head: &Parts, body: Incoming) -> Result<Upload, Refusal> {
+    let upload = Upload::prepare(body, head, route, &worker.token_header, worker.request_timeout);
+    upload.await.map_err(|error| match error {
+        UploadError::Slow => Refusal::SlowRequest,
+        UploadError::Broken(_) | UploadError::Reset => Refusal::BrokenRequest,
+        UploadError::TooLarge(limit) => Refusal::Unclaimed(ClaimError::TooLarge(limit)),
+        UploadError::Unwanted => Refusal::Unclaimed(Malformed::Content(head.method.clone()).into()),
+    })
 }
 
 /// A token on its way to an open gate.
@@ -144,18 +210,64 @@ struct Approach<'a> {
     route: &'a Route,
     resource: &'a Resource,
     token: Token,
-    /// Since when it waits: the hold time-out counts over all waits of one request.
-    held_since: Option<Instant>,
+    /// Since when the request waits: the hold time-out counts over all its waits, under whatever names.
+    held_since: &'a Cell<Option<Instant>>,
     asked: bool,
+    /// The token was found to pass under another name of the resource, so it may raise this one's mark.
+    vouched: bool,
+    /// The gate had no mark when this came: if it has none when this goes, it need not be kept.
+    is_first: bool,
 }
 
-impl<'a> Approach<'a> {
-    fn new(worker: &'a Worker, route: &'a Route, resource: &'a Resource, token: Token) -> Self {
-        Self { worker, route, resource, token, held_since: None, asked: false }
+impl Drop for Approach<'_> {
+    fn drop(&mut self) {
+        if self.is_first {
+            self.worker.ledger.forget_unset(self.resource);
+        }
+    }
+}
+
+/// A request before its gates.
+struct Waiting<'a> {
+    worker: &'a Worker,
+    route: &'a Route,
+    token: Token,
+    held_since: Cell<Option<Instant>>,
+}
+
+impl Waiting<'_> {
+    fn to<'a>(&'a self, resource: &'a Resource, aliases: &'a [Resource]) -> Approaches<'a> {
+        let Self { worker, route, token, held_since } = self;
+        let to = |resource| Approach {
+            worker,
+            route,
+            resource,
+            token: *token,
+            held_since,
+            asked: false,
+            vouched: false,
+            is_first: false,
+        };
+        Approaches { first: to(resource), others: aliases.iter().map(to).collect() }
+    }
+}
+
+impl Approach<'_> {
+    /// Whether any higher token raises the mark.
+    fn is_trusted(&self) -> bool {
+        self.vouched || self.route.tokens == Tokens::Trusted
+    }
+
+    /// A token below the mark is stale, whatever else is to be said of it.
+    fn refuse_stale(&self) -> Result<(), Refusal> {
+        match self.worker.ledger.get(self.resource.as_str()).map(|cell| cell.look(self.token)) {
+            Some(Err(denied @ Denied::Stale { .. })) => Err(refusal(self.worker, denied)),
+            _ => Ok(()),
+        }
     }
 
     /// Waits, no longer than the route's hold time-out, until the gate is open at this token.
-    async fn wait_until_open(&mut self) -> Result<Arc<Cell>, Refusal> {
+    async fn wait_until_open(&mut self) -> Result<Arc<ledger::Cell>, Refusal> {
         let cell = match self.find()? {
             Some(cell) => cell,
             None => self.prove().await?,
@@ -179,24 +291,32 @@ impl<'a> Approach<'a> {
 
     /// The hold time-out counts over all waits of one request.
     fn deadline(&mut self) -> Instant {
-        *self.held_since.get_or_insert_with(Instant::now) + self.route.hold_timeout
+        let since = self.held_since.get().unwrap_or_else(Instant::now);
+        self.held_since.set(Some(since));
+        since + self.route.hold_timeout
     }
 
     fn late(&self) -> Refusal {
         if self.worker.store.is_away() { Refusal::StoreUnavailable } else { Refusal::Raising }
     }
 
-    /// The resource's cell. Only a token that may raise makes a new one: others cost no memory.
-    fn find(&self) -> Result<Option<Arc<Cell>>, Refusal> {
-        match (self.worker.ledger.get(self.resource.as_str()), self.route.tokens) {
-            (Some(cell), _) => Ok(Some(cell)),
-            (None, Tokens::Trusted) => Ok(Some(self.worker.ledger.enter(self.resource))),
-            (None, Tokens::Issued) if self.worker.store.proves() => Ok(None),
-            (None, Tokens::Issued) => Err(Refusal::NotIssued { mark: 0 }),
+    /// The resource's cell. Only a token that may raise makes a new one, for as long as it waits: others cost no memory.
+    fn find(&mut self) -> Result<Option<Arc<ledger::Cell>>, Refusal> {
+        match self.worker.ledger.get(self.resource.as_str()) {
+            Some(cell) => {
+                self.is_first = cell.state() == ledger::State::Unset;
+                Ok(Some(cell))
+            }
+            None if self.is_trusted() => {
+                self.is_first = true;
+                Ok(Some(self.worker.ledger.enter(self.resource)))
+            }
+            None if self.worker.store.proves() => Ok(None),
+            None => Err(Refusal::NotIssued { mark: 0 }),
         }
     }
 
-    fn look(&mut self, cell: &Cell) -> Result<View, Refusal> {
+    fn look(&mut self, cell: &ledger::Cell) -> Result<View, Refusal> {
         match cell.look(self.token) {
             Ok(()) if self.route.on_unknown == OnUnknown::Block && !cell.blocks() => {
                 // What this request may leave behind has to be known to everybody before it passes.
@@ -205,19 +325,17 @@ impl<'a> Approach<'a> {
             }
             Ok(()) => Ok(View::Open),
             Err(Denied::Raising) => Ok(View::Shut),
-            Err(Denied::Ahead { mark }) => match self.route.tokens {
-                Tokens::Trusted => self.ask().map(|()| View::Shut),
-                Tokens::Issued if self.asked => Ok(View::Shut),
-                Tokens::Issued if self.worker.store.proves() => Ok(View::Unproved),
-                // Whoever was elected had the mark raised before it was told its token.
-                Tokens::Issued => Err(Refusal::NotIssued { mark }),
-            },
+            Err(Denied::Ahead { .. }) if self.is_trusted() => self.ask().map(|()| View::Shut),
+            Err(Denied::Ahead { .. }) if self.asked => Ok(View::Shut),
+            Err(Denied::Ahead { .. }) if self.worker.store.proves() => Ok(View::Unproved),
+            // Whoever was elected had the mark raised before it was told its token.
+            Err(Denied::Ahead { mark }) => Err(Refusal::NotIssued { mark }),
             Err(denied) => Err(refusal(self.worker, denied)),
         }
     }
 
     /// Has the store find out whether the token was issued to who leads now, and raise the mark if so.
-    async fn prove(&mut self) -> Result<Arc<Cell>, Refusal> {
+    async fn prove(&mut self) -> Result<Arc<ledger::Cell>, Refusal> {
         self.asked = true;
         let block = self.route.on_unknown == OnUnknown::Block;
         let proof = self.worker.store.prove(self.resource.clone(), self.token, Some(block));
@@ -249,6 +367,72 @@ impl<'a> Approach<'a> {
     }
 }
 
+/// A token on its way to all the gates that its request has to pass: one, but for changes of names.
+struct Approaches<'a> {
+    first: Approach<'a>,
+    others: Vec<Approach<'a>>,
+}
+
+impl Approaches<'_> {
+    async fn wait_until_open(&mut self) -> Result<Cells, Refusal> {
+        let mut others = Vec::new();
+        let first = match self.others.as_mut_slice() {
+            [] => self.first.wait_until_open().await?,
+            aliases => {
+                let first = wait_under_every_name(&mut self.first, aliases).await?;
+                for alias in aliases {
+                    alias.vouched = true;
+                    others.push(alias.wait_until_open().await?);
+                }
+                first
+            }
+        };
+        Ok(Cells { first, others })
+    }
+}
+
+/// The gate under the first name, for a token that is stale under none and leads under one of them. Who leads under
+/// the old name goes on until somebody leads under the new one: the higher token wins.
+async fn wait_under_every_name(
+    first: &mut Approach<'_>,
+    aliases: &mut [Approach<'_>],
+) -> Result<Arc<ledger::Cell>, Refusal> {
+    first.refuse_stale()?;
+    for alias in aliases.iter() {
+        alias.refuse_stale()?;
+    }
+    let not_issued = match first.wait_until_open().await {
+        Err(refusal @ Refusal::NotIssued { .. }) if !first.vouched => refusal,
+        decided => return decided,
+    };
+    for alias in aliases {
+        match alias.wait_until_open().await {
+            Ok(_) => {
+                first.vouched = true;
+                return first.wait_until_open().await;
+            }
+            Err(Refusal::NotIssued { .. }) => {}
+            // It may pass later, or is frozen: that is not for good.
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Err(not_issued)
+}
+
+/// Gates that were all seen open.
+struct Cells {
+    first: Arc<ledger::Cell>,
+    others: Vec<Arc<ledger::Cell>>,
+}
+
+impl Cells {
+    /// Admits the request under every name, or under none.
+    fn admit(self, token: Token) -> Result<Permit, Denied> {
+        let permit = self.first.admit(token)?;
+        self.others.into_iter().try_fold(permit, |permit, other| Ok(permit.and(other.admit(token)?)))
+    }
+}
+
 /// What a token sees of its gate.
 enum View {
     Open,
@@ -263,7 +447,8 @@ fn refusal(worker: &Worker, denied: Denied) -> Refusal {
         Denied::Stale { mark } => Refusal::Stale { mark },
         Denied::Ahead { .. } | Denied::Raising => Refusal::Raising,
         Denied::Frozen { mark } => Refusal::Frozen { mark },
-        Denied::Vacant { mark } | Denied::Unborn { mark } => Refusal::NotIssued { mark },
+        Denied::Vacant { mark } => Refusal::Departed { mark },
+        Denied::Unborn { mark } => Refusal::NotIssued { mark },
         Denied::Full => Refusal::Overloaded,
         Denied::Halted => Refusal::StoreUnavailable,
         Denied::Fenced if worker.store.is_away() => Refusal::StoreUnavailable,
@@ -276,18 +461,11 @@ impl From<ConnectError> for Refusal {
         let fault = match &error {
             ConnectError::Slow => Fault::Slow("it did not accept a connection in time"),
             ConnectError::Refused(_) => Fault::Broken("no connection could be made"),
+            ConnectError::NotHttp2 => Fault::Broken("it does not speak HTTP/2, as its route wants"),
+            ConnectError::Tls(error) => Fault::Broken(tls::explain(error)),
             ConnectError::Handshake(_) => Fault::Broken("HTTP could not be started on the connection"),
         };
         tracing::debug!(error = &error as &dyn std::error::Error, "no upstream connection");
         Self::Upstream { fault, outcome: Outcome::NotSent }
-    }
-}
-
-impl From<UploadError> for Refusal {
-    fn from(error: UploadError) -> Self {
-        match error {
-            UploadError::Slow => Self::SlowRequest,
-            UploadError::Broken(_) | UploadError::Reset => Self::BrokenRequest,
-        }
     }
 }

@@ -3,6 +3,8 @@
 //! The outermost service of the stack: whatever happened inside comes out as an [`Answer`] or a [`Refused`],
 //! and leaves as HTTP, one metric and at most one log line. Refusals that are alike share theirs.
 
+mod detail;
+mod grpc;
 mod log;
 mod table;
 
@@ -10,33 +12,42 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use highgate_elector::{Resource, Token};
-use http::Response;
+use http::header::CONNECTION;
+use http::{HeaderValue, Response, Version};
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use tower::{Layer, Service};
 
-use super::accept::{Busy, Conduct};
+use super::accept::{Busy, Conduct, Unreadable};
 use super::claim::ClaimError;
+use super::entitle::Forbidden;
 use super::forward::body::{Download, DownloadError};
 use super::{Inbound, Worker};
 use crate::config::Route;
 use crate::metrics::Decision;
+use crate::tls::Identity;
+pub(crate) use grpc::broken_off;
 pub(crate) use log::Answers;
+pub(crate) use table::is_grpc;
 
 /// What is known of a request by the time it is answered.
 pub(crate) struct Story {
     pub(crate) started: Instant,
     pub(crate) route: Option<Arc<Route>>,
     pub(crate) resource: Option<Resource>,
+    /// Whether the request names a resource; known of what was refused.
+    pub(crate) names_resource: bool,
     pub(crate) token: Option<Token>,
+    /// Who sent it, where that was asked.
+    pub(crate) identity: Option<Box<Identity>>,
     pub(crate) decision: Decision,
-    /// How long the upstream took to its response head.
-    pub(crate) upstream: Option<Duration>,
+    /// How many microseconds the upstream took to its response head.
+    pub(crate) upstream: Option<u32>,
 }
 
 impl Story {
@@ -62,15 +73,23 @@ pub(crate) struct Refused {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Unclaimed(ClaimError),
-    /// The bytes on the connection are not one clear sequence of requests.
-    Framing(&'static str),
+    /// The bytes on the connection are not one clear sequence of requests, or a head is too large.
+    Unreadable(Unreadable),
     TargetTooLong,
     SlowRequest,
     BrokenRequest,
+    /// The body broke off after a part of it was forwarded.
+    CutShort(RequestFault),
+    /// Whoever sent it may not use the resource.
+    Forbidden(Forbidden),
     Stale {
         mark: u64,
     },
     NotIssued {
+        mark: u64,
+    },
+    /// The token is the mark, and its leader has gone.
+    Departed {
         mark: u64,
     },
     Frozen {
@@ -87,6 +106,14 @@ pub(crate) enum Refusal {
     },
 }
 
+/// What was wrong with a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestFault {
+    Broken,
+    /// It is larger than this limit.
+    TooLarge(u64),
+}
+
 /// What the upstream did not do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
@@ -99,6 +126,19 @@ pub(crate) enum Fault {
 pub(crate) enum Outcome {
     NotSent,
     Unknown,
+}
+
+impl Refused {
+    pub(crate) fn forbidden(why: Forbidden, story: Story) -> Self {
+        let story = Story { identity: why.identity().cloned().map(Box::new), ..story };
+        Self { refusal: Refusal::Forbidden(why), story }
+    }
+}
+
+impl From<Forbidden> for Refusal {
+    fn from(why: Forbidden) -> Self {
+        Self::Forbidden(why)
+    }
 }
 
 impl Refusal {
@@ -218,14 +258,20 @@ where
         let busy = self.client.begin_request();
         let line = worker.answers.line(&request, &self.client);
         let grpc = table::is_grpc(request.headers());
+        let one_at_a_time = request.version() < Version::HTTP_2;
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let (response, story, refusal) = match answer.await {
+            let (mut response, story, refusal) = match answer.await {
                 Ok(Answer { response, story }) => (response, story, None),
                 Err(Refused { refusal, story }) => {
-                    (table::response(&refusal, &story, grpc), story, Some(refusal))
+                    let response = table::response(&refusal, &story, grpc, &worker.token_header);
+                    (response, story, Some(refusal))
                 }
             };
+            if one_at_a_time && worker.is_leaving() {
+                // The next request on this connection would meet its end. HTTP/2 says so for the whole connection.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             record(&worker, &story, refusal.as_ref());
             match &refusal {
                 None => line.write_passed(response.status(), &story),
@@ -238,13 +284,16 @@ where
 
 /// Counts the answer.
 fn record(worker: &Worker, story: &Story, refusal: Option<&Refusal>) {
-    let route = story.route.as_ref().map_or("none", |route| &route.name);
-    let metrics = worker.route_metrics(route);
+    let metrics = worker.route_metrics(story.route.as_deref());
     let Some(refusal) = refusal else {
         metrics.count(story.decision, story.reason());
         return;
     };
-    metrics.count(table::decision(refusal), table::reason(refusal));
+    let decision = table::decision(refusal);
+    metrics.count(decision, table::reason(refusal));
+    if decision == Decision::Refused {
+        worker.ledger.count_refused(story.resource.as_ref());
+    }
     if let (Refusal::Stale { .. }, Some(resource)) = (refusal, &story.resource) {
         metrics.stale(resource);
     }

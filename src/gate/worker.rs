@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use std::net::TcpListener as StdListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use futures_util::future::LocalBoxFuture;
 use http::HeaderName;
 use tokio::net::TcpListener;
@@ -20,11 +19,14 @@ use super::forward::flight::Flights;
 use super::forward::pool::Pool;
 use super::forward::sockets::Sockets;
 use super::respond::Answers;
-use crate::config::{Listen, Routes};
+use super::table::{RouteTable, RouteTables};
+use crate::config::{Listen, Route};
+use crate::door::Door;
 use crate::drain::Phase;
 use crate::events::Bus;
+use crate::grants::InForce;
 use crate::ledger::Ledger;
-use crate::metrics::{Metrics, RouteMetrics};
+use crate::metrics::{Metrics, Prospects, RouteMetrics};
 use crate::store::Store;
 
 /// How often flights are looked after while there are any: the accuracy of time-outs.
@@ -36,20 +38,28 @@ const SLOW_TICK: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) listen: Listen,
+    pub(crate) door: Arc<Door>,
     pub(crate) answers: Arc<Answers>,
-    pub(crate) routes: Arc<ArcSwap<Routes>>,
+    pub(crate) tables: Arc<RouteTables>,
+    pub(crate) access: Arc<InForce>,
     pub(crate) store: Store,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) bus: Bus,
     /// Connections on all cores.
     pub(crate) open_connections: Arc<AtomicUsize>,
+    /// The gateway is about to leave.
+    pub(crate) leaving: Arc<AtomicBool>,
     /// Where upstream connections are to be known, if a fence may have to reset them.
     pub(crate) sockets: Option<Arc<Sockets>>,
 }
 
 /// The state of one core. Nothing in here is locked: it never leaves its thread.
 pub(crate) struct Worker {
-    pub(crate) routes: Arc<ArcSwap<Routes>>,
+    pub(crate) door: Arc<Door>,
+    tables: Arc<RouteTables>,
+    /// The table of the last request. None after a while without any.
+    table: RefCell<Option<Rc<InUse>>>,
+    pub(crate) access: Arc<InForce>,
     pub(crate) token_header: HeaderName,
     pub(crate) header_timeout: Duration,
     pub(crate) request_timeout: Duration,
@@ -64,6 +74,7 @@ pub(crate) struct Worker {
     pub(crate) flights: Flights,
     pub(crate) connections: Connections,
     pub(crate) open_connections: Arc<AtomicUsize>,
+    leaving: Arc<AtomicBool>,
     route_metrics: RefCell<HashMap<Box<str>, RouteMetrics, foldhash::fast::RandomState>>,
     errands: mpsc::UnboundedSender<LocalBoxFuture<'static, ()>>,
     stirred: Notify,
@@ -71,9 +82,24 @@ pub(crate) struct Worker {
 
 impl Worker {
     fn new(setup: Setup, errands: mpsc::UnboundedSender<LocalBoxFuture<'static, ()>>) -> Self {
-        let Setup { listen, answers, routes, store, metrics, bus, open_connections, sockets } = setup;
+        let Setup {
+            listen,
+            door,
+            answers,
+            tables,
+            access,
+            store,
+            metrics,
+            bus,
+            open_connections,
+            leaving,
+            sockets,
+        } = setup;
         Self {
-            routes,
+            door,
+            tables,
+            table: RefCell::default(),
+            access,
             token_header: listen.token_header,
             header_timeout: listen.header_timeout,
             request_timeout: listen.request_timeout,
@@ -88,19 +114,42 @@ impl Worker {
             flights: Flights::default(),
             connections: Connections::default(),
             open_connections,
+            leaving,
             route_metrics: RefCell::default(),
             errands,
             stirred: Notify::new(),
         }
     }
 
-    pub(crate) fn route_metrics(&self, route: &str) -> RouteMetrics {
-        if let Some(metrics) = self.route_metrics.borrow().get(route) {
+    /// The series of a route, or of what none matches.
+    pub(crate) fn route_metrics(&self, route: Option<&Route>) -> RouteMetrics {
+        let name = route.map_or("none", |route| &route.name);
+        if let Some(metrics) = self.route_metrics.borrow().get(name) {
             return metrics.clone();
         }
-        let metrics = self.metrics.route(route);
-        self.route_metrics.borrow_mut().insert(route.into(), metrics.clone());
+        let metrics = self.metrics.route(name, Prospects::of(route, self.store.proves()));
+        self.route_metrics.borrow_mut().insert(name.into(), metrics.clone());
         metrics
+    }
+
+    /// The table in force. Kept by this core until another one is, so that most requests only count one more user of it.
+    pub(crate) fn table(&self) -> Rc<InUse> {
+        let latest = self.tables.load();
+        let mut known = self.table.borrow_mut();
+        match known.as_ref().filter(|known| Arc::ptr_eq(&known.0, &latest)) {
+            Some(known) => known.clone(),
+            None => known.insert(Rc::new(InUse(Arc::clone(&latest)))).clone(),
+        }
+    }
+
+    /// Whether a table is the one in force.
+    pub(crate) fn is_current(&self, table: &InUse) -> bool {
+        Arc::ptr_eq(&table.0, &self.tables.load())
+    }
+
+    /// Whether clients had better connect anew, to somebody else.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
 
     /// Runs something on this core that no client waits for.
@@ -121,6 +170,8 @@ impl Worker {
         let mut slow = Instant::now();
         loop {
             if self.flights.is_empty() && self.connections.len() == 0 && self.pool.is_empty() {
+                // Nobody would notice here that another table is in force.
+                self.table.take();
                 self.stirred.notified().await;
             }
             tokio::time::sleep(if self.flights.is_empty() { SLOW_TICK } else { TICK }).await;
@@ -130,8 +181,20 @@ impl Worker {
                 slow = now;
                 self.connections.sweep(now, self.header_timeout, self.idle_timeout);
                 self.pool.sweep(now);
+                let _ = self.table();
             }
         }
+    }
+}
+
+/// A table that this core has requests of. The last of them gives it back.
+pub(crate) struct InUse(Arc<RouteTable>);
+
+impl std::ops::Deref for InUse {
+    type Target = RouteTable;
+
+    fn deref(&self) -> &RouteTable {
+        &self.0
     }
 }
 

@@ -43,7 +43,17 @@ fn stale_is_said_before_anything_else() {
     assert_eq!(cell.clone().admit(token(8)).err(), Some(Denied::Frozen { mark: 7 }));
     ledger.halt();
     assert_eq!(cell.clone().admit(token(6)).err(), Some(Denied::Stale { mark: 7 }));
-    assert_eq!(cell.refused(), 2);
+}
+
+#[test]
+fn refusals_are_counted_for_all_and_for_resources_that_were_seen() {
+    let (ledger, _hear) = open_at_seven();
+    let unseen = Resource::parse("unseen").unwrap();
+    for about in [Some(&resource()), Some(&unseen), None] {
+        ledger.count_refused(about);
+    }
+    assert_eq!((ledger.refused(), ledger.enter(&resource()).refused()), (3, 1));
+    assert!(ledger.get("unseen").is_none(), "whoever is refused makes no cells");
 }
 
 #[test]

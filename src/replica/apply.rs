@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use highgate_elector::Resource;
 
+use super::news::News;
 use super::{
     Applied, Change, Event, Fenced, Incarnation, Member, Output, Record, Replica, Revision, Snapshot, State,
     Time, Tombstone, open,
@@ -12,9 +13,9 @@ use super::{
 impl Replica {
     /// Any change of a mark closes the gate first. What another replica has committed counts like the own.
     pub(super) fn apply(&mut self, now: Time, applied: Applied, outputs: &mut Vec<Output>) {
-        let Applied { revision, seq, changes } = applied;
-        if seq.is_some_and(|seq| seq != self.seq + 1) {
-            // Something was lost. Nothing is acknowledged before everything was read again.
+        let Applied { revision, seq, changes } = self.without_what_is_applied(applied);
+        if seq.is_some_and(|seq| seq != self.seq + 1) || self.misses_a_word(&changes) {
+            // Something was lost. Nothing is acknowledged before it was told again, or everything read again.
             outputs.push(Output::Resync);
             return;
         }
@@ -36,6 +37,10 @@ impl Replica {
                     self.apply_record(now, &resource, record, outputs);
                     changed.push(resource);
                 }
+                Change::Lost(resource) => {
+                    self.lose(now, &resource, 0, revision);
+                    changed.push(resource);
+                }
                 Change::Member(id, member) => self.apply_member(now, id, member, outputs),
                 // Below, when the revision's tombstones are known.
                 Change::Gone(_) => {}
@@ -43,6 +48,7 @@ impl Replica {
                 Change::Forgotten(name) => hindrance_gone |= self.tombstones.remove(&name).is_some(),
                 Change::Era(era) if era != self.era => return self.fence(Fenced::NewEra, outputs),
                 Change::Era(_) => {}
+                Change::Names { pending } => self.names_changed(now, revision, pending),
             }
         }
         for (member, buried) in gone {
@@ -54,6 +60,7 @@ impl Replica {
         if let Some(seq) = seq {
             self.seq = seq;
             self.me().watermark = revision;
+            self.news.counted.moved(now, revision);
         }
         for resource in changed {
             self.advance(now, &resource, outputs);
@@ -63,7 +70,32 @@ impl Replica {
         }
     }
 
+    /// A log that is told again begins before what was lost, so that much of it is known. Up to the watermark that is all
+    /// but this member's own words, which are counted on their own.
+    fn without_what_is_applied(&self, applied: Applied) -> Applied {
+        let Applied { revision, seq, mut changes } = applied;
+        let is_told_again = revision > 0 && revision <= self.watermark();
+        let knows = |resource: &Resource, at: Revision| at > 0 && self.record(resource).modified >= at;
+        changes.retain(|change| match change {
+            Change::Member(id, word) if *id == self.me => {
+                word.version == 0 || word.version > self.own().version
+            }
+            _ if is_told_again => false,
+            Change::Member(id, word) => {
+                self.members.get(id).is_none_or(|known| known.modified < word.modified)
+            }
+            Change::Record(resource, record) => !knows(resource, record.modified),
+            Change::Lost(resource) => !knows(resource, revision),
+            _ => true,
+        });
+        Applied { revision, seq: seq.filter(|_| !is_told_again), changes }
+    }
+
     fn apply_record(&mut self, now: Time, resource: &Resource, record: Record, outputs: &mut Vec<Output>) {
+        if self.is_undone(now, resource, &record) {
+            return;
+        }
+        let record = self.recall(now, resource, record);
         let before = self.records.insert(resource.clone(), record).unwrap_or_default();
         let work = self.work.entry(resource.clone()).or_default();
         work.outstanding = None;
@@ -96,10 +128,11 @@ impl Replica {
         if id == self.me {
             // What this replica says of itself it knows better than the echo of what it said before.
             let me = self.me();
-            me.modified = member.modified;
+            (me.modified, me.version) = (member.modified, member.version);
             me.name = member.name;
             me.wait = member.wait;
             me.heard_at = now;
+            self.news.said.moved(now, member.modified);
             return;
         }
         let Some(before) = self.members.get(&id).cloned() else {
@@ -157,7 +190,7 @@ impl Replica {
 
     /// Everything was read again. What changed meanwhile is applied as if it had been one revision.
     pub(super) fn relist(&mut self, now: Time, snapshot: Snapshot, outputs: &mut Vec<Output>) {
-        let Snapshot { seq, watermark, era, records, members, tombstones } = snapshot;
+        let Snapshot { seq, watermark, era, records, members, tombstones, names } = snapshot;
         if era != self.era {
             return self.fence(Fenced::NewEra, outputs);
         }
@@ -175,8 +208,13 @@ impl Replica {
                 self.apply_record(now, &resource, record, outputs);
             }
         }
+        if names != self.names_pending() {
+            self.names_changed(now, names.unwrap_or_default(), names.is_some());
+        }
         self.seq = seq;
         self.me().watermark = watermark;
+        // Whatever was due is in the listing, or does not count.
+        self.news = News::default();
         self.renewal.progress(now);
         for work in self.work.values_mut() {
             // Answers that were waited for may be among what was read.
@@ -188,7 +226,10 @@ impl Replica {
     fn relist_members(&mut self, now: Time, listed: Vec<(Incarnation, Member)>) {
         let known = std::mem::take(&mut self.members);
         let keep = |(id, member): (Incarnation, Member)| match known.get(&id) {
-            Some(before) if id == self.me || before.modified == member.modified => (id, before.clone()),
+            Some(before) if id == self.me => {
+                (id, Member { modified: member.modified, version: member.version, ..before.clone() })
+            }
+            Some(before) if before.modified == member.modified => (id, before.clone()),
             _ => (id, member.heard(now)),
         };
         self.members = listed.into_iter().map(keep).collect::<BTreeMap<_, _>>();

@@ -22,11 +22,13 @@ impl Hash for Replica {
             undrained,
             agenda,
             renewal,
+            names,
+            news,
             next_round,
             over,
         } = self;
         (me, timing, era, seq, members, tombstones).hash(state);
-        (raises, agenda, renewal, next_round, over).hash(state);
+        (raises, agenda, renewal, names, news, next_round, over).hash(state);
         (in_order(records), in_order(work), in_order(undrained)).hash(state);
     }
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use highgate_elector::{Resource, Token};
 
+use super::mend::Mend;
 use super::{Given, Output, Proposal, Record, Replica, Revision, State, Time, Want};
 
 /// Between the replica that is to act first and the next one.
-const STAGGER: Duration = Duration::from_millis(100);
+pub(super) const STAGGER: Duration = Duration::from_millis(100);
 /// Before a proposal is made again whose answer got lost, or that was refused for what it claims.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -24,6 +25,8 @@ pub(super) struct Work {
     block: bool,
     /// Unknown outcomes so far are settled.
     pub(super) settle: bool,
+    /// The store has lost the mark, or what was said of it: it is put back.
+    pub(super) mend: Option<Mend>,
     /// The token whose leader has gone.
     vacate: Option<Token>,
     /// When the mark was raised, while it is not open.
@@ -76,6 +79,11 @@ impl Work {
     /// The record this resource should have next, as far as requests and operators say. An intent is kept
     /// until the record shows it, so that a refused proposal loses nothing.
     fn intent(&mut self, now: Time, record: &Record, watermark: Revision) -> Next {
+        if record.unreadable {
+            // Whatever was wanted: nobody knows what it would be written over.
+            *self = Self::default();
+            return Next::Nothing;
+        }
         self.want.take_if(|want| want.token.get() <= record.token);
         self.freeze.take_if(|frozen| *frozen == record.frozen);
         self.block &= !record.policy();
@@ -100,7 +108,12 @@ impl Work {
     }
 
     fn is_idle(&self) -> bool {
-        self.want.is_none() && self.freeze.is_none() && self.vacate.is_none() && !self.settle && !self.block
+        self.want.is_none()
+            && self.freeze.is_none()
+            && self.vacate.is_none()
+            && self.mend.is_none()
+            && !self.settle
+            && !self.block
     }
 }
 
@@ -165,18 +178,25 @@ impl Replica {
         modified: Revision,
         outputs: &mut Vec<Output>,
     ) {
-        let known = self.record(&resource).modified;
+        let (known, watermark) = (self.record(&resource).modified, self.watermark());
         let Some(work) = self.work.get_mut(&resource) else { return };
         let Some(outstanding) = work.outstanding.filter(|outstanding| outstanding.seen == seen) else {
             // An answer to what was overtaken by news.
             return;
         };
         if modified > known {
-            // Proposing before the news has arrived would be refused again.
-            return;
+            // Proposing before the news has arrived would be refused again. It is read, if it does not arrive.
+            return self.news.counted.expect(now, watermark, modified);
         }
         work.outstanding = None;
-        if modified == seen {
+        if modified < known {
+            // At once it would be refused again, and every refusal is a revision of the store.
+            work.not_before = now + PAUSE;
+            if modified == 0 {
+                let lost_at = self.news.counted.newest(watermark);
+                self.lose(now, &resource, 0, lost_at);
+            }
+        } else if modified == seen {
             // Only what was refused: a successor may have come meanwhile.
             work.want.take_if(|want| outstanding.raise == Some(want.token));
             work.vacate.take_if(|_| outstanding.leaderless);
@@ -251,8 +271,14 @@ impl Replica {
             return Next::Nothing;
         }
         let next = match work.intent(now, record, watermark) {
-            Next::Nothing => self.seal(now, resource, record),
-            next => next,
+            // Whatever raises the mark puts it back as well.
+            Next::Now(next, given) if next.token > record.token => Next::Now(next, given),
+            other => match self.to_mend(resource, record) {
+                Some((from, _)) if from > now => Next::At(from),
+                Some((_, mended)) => Next::Now(mended, Given::Nothing),
+                None if matches!(other, Next::Nothing) => self.seal(now, resource, record),
+                None => other,
+            },
         };
         match (next, self.work.get(resource).map(|work| work.not_before)) {
             (Next::Now(..), Some(not_before)) if not_before > now => Next::At(not_before),

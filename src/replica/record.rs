@@ -23,6 +23,9 @@ pub struct Record {
     pub block_next: bool,
     /// An election issued the token, and the store has checked that.
     pub issued: bool,
+    /// The store holds what nobody can read, and no mark was known before it: nothing passes, and nothing is
+    /// written over it.
+    pub unreadable: bool,
 }
 
 /// Whether a mark passes requests yet.

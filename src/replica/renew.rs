@@ -44,6 +44,12 @@ impl Timing {
         self.validity / 2
     }
 
+    /// How long news may be due before it is asked for: with a renewal's pause and the way there and back it is well below X,
+    /// so that nobody is suspected for what its watch has lost.
+    pub(super) fn ask_after(&self) -> Duration {
+        self.validity / 8
+    }
+
     /// How long a member may be silent if nothing waits for it.
     pub(super) fn silent_after(&self) -> Duration {
         self.validity * 2

@@ -18,6 +18,8 @@ pub struct Member {
     pub created: Revision,
     /// The revision of its last word.
     pub modified: Revision,
+    /// How many words it has said, the join included; 0: the store does not say.
+    pub version: u64,
     /// Everything up to here is applied.
     pub watermark: Revision,
     /// Raises that still wait for a lower token's request on this member.
@@ -60,6 +62,7 @@ impl Member {
         Self {
             created,
             modified: created,
+            version: 0,
             watermark: created,
             draining: BTreeSet::new(),
             wait: Duration::ZERO,
@@ -100,10 +103,15 @@ impl Tombstone {
         self.ends().saturating_sub(now)
     }
 
+    /// Whether the process was certainly done with everything below this revision when it was last heard of.
+    pub(super) fn has_acknowledged(&self, revision: Revision) -> bool {
+        acknowledged(self.created, self.watermark, &self.draining, revision)
+    }
+
     /// Whether nothing below the raise can come from it any more.
     fn lets_pass(&self, now: Time, record: &Record) -> bool {
         breaks(Rule::TombstoneAge)
-            || acknowledged(self.created, self.watermark, &self.draining, record.modified)
+            || self.has_acknowledged(record.modified)
             || (now >= self.ends() && !self.blocks(record))
     }
 
@@ -138,6 +146,10 @@ impl Replica {
     }
 
     pub(super) fn drained(&mut self, now: Time, resource: Resource, outputs: &mut Vec<Output>) {
+        if self.work.get(&resource).is_some_and(|work| work.mend.is_some()) {
+            // Whoever does not know what this member is about to put back would open the mark without it.
+            return;
+        }
         let Some(raise) = self.undrained.remove(&resource) else { return };
         self.stop_draining(now, raise);
         self.advance_raise(now, raise, outputs);

@@ -9,18 +9,56 @@ use tokio::sync::oneshot;
 
 use super::once::Question;
 use super::{Command, Store, etcd};
-use crate::elections::{Candidate, Lease};
+use crate::elections::{Actor, Candidate, Lease, NotHeld};
+
+/// One campaign. A client may name a lease that an earlier campaign of its own has, so the lease does not tell them apart.
+pub(super) type CampaignId = u128;
 
 /// What the driver is asked.
 pub(super) enum Order {
-    Campaign { resource: Resource, candidate: Candidate, campaigner: Campaigner },
-    Withdraw { resource: Resource, lease: Lease },
-    Leave { resource: Resource, lease: Lease, reply: oneshot::Sender<bool> },
-    Renew { resource: Resource, lease: Lease, reply: oneshot::Sender<Option<Duration>> },
-    Resign { resource: Resource, lease: Lease, reply: oneshot::Sender<bool> },
-    Evict { resource: Resource, reply: oneshot::Sender<Option<Leader>> },
-    Show { resource: Resource, reply: oneshot::Sender<Election> },
-    Leaders { resources: Vec<Resource>, reply: oneshot::Sender<Vec<Option<Leader>>> },
+    Campaign {
+        resource: Resource,
+        candidate: Candidate,
+        campaigner: Campaigner,
+        id: CampaignId,
+    },
+    Withdraw {
+        resource: Resource,
+        lease: Lease,
+        id: CampaignId,
+    },
+    Leave {
+        resource: Resource,
+        lease: Lease,
+        id: CampaignId,
+        reply: oneshot::Sender<bool>,
+    },
+    Renew {
+        resource: Resource,
+        lease: Lease,
+        actor: Actor,
+        reply: oneshot::Sender<Result<Duration, NotHeld>>,
+    },
+    Resign {
+        resource: Resource,
+        lease: Lease,
+        actor: Actor,
+        reply: oneshot::Sender<Result<(), NotHeld>>,
+    },
+    /// Whoever leads, or only the leader with this token.
+    Evict {
+        resource: Resource,
+        token: Option<u64>,
+        reply: oneshot::Sender<Option<Leader>>,
+    },
+    Show {
+        resource: Resource,
+        reply: oneshot::Sender<Election>,
+    },
+    Leaders {
+        resources: Vec<Resource>,
+        reply: oneshot::Sender<Vec<Option<Leader>>>,
+    },
     Once(Question),
 }
 
@@ -34,6 +72,8 @@ pub struct Leader {
     pub token: Token,
     /// None where the store does not say.
     pub ttl: Option<Duration>,
+    /// The identity that it campaigned with, where that is known.
+    pub owner: Option<String>,
 }
 
 /// An election as it stands.
@@ -48,6 +88,8 @@ pub struct Election {
 pub enum CampaignError {
     #[error("the mark is the highest token there is, so nobody can be issued a higher one")]
     Exhausted,
+    #[error("the candidate had won, lost that before it was told, and its time in line is over")]
+    TooLate,
     #[error("the store refused the candidate: {0}")]
     Failed(String),
     #[error(transparent)]
@@ -64,6 +106,7 @@ pub struct Campaign {
     store: Store,
     resource: Resource,
     lease: Lease,
+    id: CampaignId,
     outcome: oneshot::Receiver<Result<Token, CampaignError>>,
     decided: bool,
 }
@@ -79,23 +122,38 @@ impl Store {
     pub fn campaign(&self, resource: Resource, candidate: Candidate) -> Campaign {
         let (campaigner, outcome) = oneshot::channel();
         let lease = candidate.lease;
-        self.order(Order::Campaign { resource: resource.clone(), candidate, campaigner });
-        Campaign { store: self.clone(), resource, lease, outcome, decided: false }
+        let id = uuid::Uuid::new_v4().as_u128();
+        self.order(Order::Campaign { resource: resource.clone(), candidate, campaigner, id });
+        Campaign { store: self.clone(), resource, lease, id, outcome, decided: false }
     }
 
-    /// How long the lease is good for now; none if it does not lead (any more).
-    pub async fn renew(&self, resource: Resource, lease: Lease) -> Result<Option<Duration>, StoreStopped> {
-        self.ask(|reply| Order::Renew { resource, lease, reply }).await
+    /// How long the lease is good for now.
+    pub async fn renew(
+        &self,
+        resource: Resource,
+        lease: Lease,
+        actor: Actor,
+    ) -> Result<Result<Duration, NotHeld>, StoreStopped> {
+        self.ask(|reply| Order::Renew { resource, lease, actor, reply }).await
     }
 
-    /// Gives a leadership up. False if it was not held (any more).
-    pub async fn resign(&self, resource: Resource, lease: Lease) -> Result<bool, StoreStopped> {
-        self.ask(|reply| Order::Resign { resource, lease, reply }).await
+    /// Gives a leadership up.
+    pub async fn resign(
+        &self,
+        resource: Resource,
+        lease: Lease,
+        actor: Actor,
+    ) -> Result<Result<(), NotHeld>, StoreStopped> {
+        self.ask(|reply| Order::Resign { resource, lease, actor, reply }).await
     }
 
-    /// Deposes whoever leads, and says who it was.
-    pub async fn evict(&self, resource: Resource) -> Result<Option<Leader>, StoreStopped> {
-        self.ask(|reply| Order::Evict { resource, reply }).await
+    /// Deposes whoever leads, or only the leader with this token, and says who it was.
+    pub async fn evict(
+        &self,
+        resource: Resource,
+        token: Option<u64>,
+    ) -> Result<Option<Leader>, StoreStopped> {
+        self.ask(|reply| Order::Evict { resource, token, reply }).await
     }
 
     pub async fn election(&self, resource: Resource) -> Result<Election, StoreStopped> {
@@ -123,11 +181,12 @@ impl Store {
 }
 
 impl Campaign {
-    /// Leaves the line. False if it is past it: it has won, and will be told.
+    /// Leaves the line. False if it is past it: it has won, and will be told; or, where that can be lost before, that it
+    /// is [`CampaignError::TooLate`] to go back to the line.
     pub async fn leave(&mut self) -> bool {
-        let (resource, lease) = (self.resource.clone(), self.lease);
+        let (resource, lease, id) = (self.resource.clone(), self.lease, self.id);
         // A store that has stopped says so to whoever waits on.
-        let left = self.store.ask(|reply| Order::Leave { resource, lease, reply }).await.unwrap_or(false);
+        let left = self.store.ask(|reply| Order::Leave { resource, lease, id, reply }).await.unwrap_or(false);
         self.decided |= left;
         left
     }
@@ -146,8 +205,8 @@ impl Future for Campaign {
 impl Drop for Campaign {
     fn drop(&mut self) {
         if !self.decided {
-            let (resource, lease) = (self.resource.clone(), self.lease);
-            self.store.order(Order::Withdraw { resource, lease });
+            let (resource, lease, id) = (self.resource.clone(), self.lease, self.id);
+            self.store.order(Order::Withdraw { resource, lease, id });
         }
     }
 }

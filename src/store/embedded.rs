@@ -8,6 +8,7 @@
 mod ballot;
 mod driver;
 mod file;
+mod names;
 mod once;
 
 use std::path::Path;
@@ -20,7 +21,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::oneshot;
 
 use super::overview::Overview;
-use super::{Command, Inbox, Store, StoreFailed};
+use super::{Command, Inbox, OwnNames, Store, StoreFailed};
 use crate::events::Notice;
 use crate::ledger::Ledger;
 use driver::Driver;
@@ -44,9 +45,12 @@ pub struct Embedded {
 pub fn start(
     folder: &Path,
     lock_delay: Duration,
+    own: OwnNames,
     tell: impl Fn(Notice) + Send + 'static,
 ) -> Result<Embedded, OpenError> {
-    let (file, found) = File::open(folder, lock_delay)?;
+    let (mut file, mut found) = File::open(folder, lock_delay)?;
+    let (own, change_of_names) = own.remembered();
+    let names = names::agree(&mut file, &mut found, own)?;
     let inherited_delay = found.inherited_delay;
     let (commands, inbox) = mpsc::channel();
     let left = commands.clone();
@@ -56,7 +60,7 @@ pub fn start(
     }));
     let queued = Arc::new(AtomicUsize::new(0));
     let overview = Overview::alone(folder.display().to_string(), found.incarnation, found.revision);
-    let driver = Driver::join(file, ledger.clone(), Box::new(tell), queued.clone(), found)
+    let driver = Driver::join(file, ledger.clone(), Box::new(tell), queued.clone(), found, names)
         .map_err(|failed| OpenError::Join(Box::new(failed)))?;
     let (fail, failed) = oneshot::channel();
     thread::Builder::new()
@@ -65,7 +69,7 @@ pub fn start(
         .map_err(OpenError::Thread)?;
     let overview = Arc::new(ArcSwap::from_pointee(overview));
     let inbox = Inbox::Thread(commands);
-    let store = Store { inbox, queued, ledger, overview, away: Arc::default() };
+    let store = Store { inbox, queued, ledger, overview, away: Arc::default(), change_of_names };
     Ok(Embedded { store, failed, inherited_delay })
 }
 

@@ -11,18 +11,25 @@ mod ballot;
 mod base;
 mod campaign;
 mod driver;
+mod endings;
 mod leaders;
 mod link;
 mod load;
 mod memory;
+mod names;
 mod once;
 mod overrides;
 mod pages;
+mod prepare;
 mod proofs;
 mod queues;
 mod requests;
+mod retell;
+mod revoke;
 mod serve;
 mod session;
+mod terms;
+mod upkeep;
 mod values;
 mod view;
 mod warden;
@@ -34,8 +41,8 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use highgate_elector::backend::etcd::client::{Client, OpenError};
-use highgate_elector::backend::etcd::keys::Keys;
+use highgate_etcd::keys::Keys;
+use highgate_etcd::{Client, OpenError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
@@ -44,9 +51,11 @@ use self::driver::{Driver, Shared};
 use self::link::Link;
 use self::memory::Memory;
 pub use self::memory::MemoryError;
+pub use self::prepare::{PrepareError, Prepared, prepare};
+use self::upkeep::Upkeep;
 pub(crate) use self::warden::Ended;
 use self::warden::Watched;
-use super::{Command, Inbox, Store, StoreFailed};
+use super::{Command, Inbox, OwnNames, Store, StoreFailed};
 use crate::config::Etcd;
 use crate::events::Notice;
 use crate::ledger::Ledger;
@@ -63,6 +72,8 @@ pub struct Setup {
     pub drain_timeout: Duration,
     /// Resets every upstream connection that carries a fenced request, now.
     pub cut: Arc<dyn Fn() + Send + Sync>,
+    /// How this replica names resources.
+    pub names: OwnNames,
     /// Hears of every change, on the driver's thread.
     pub tell: Box<dyn Fn(Notice) + Send>,
 }
@@ -80,7 +91,8 @@ pub enum StartError {
 
 /// Starts the driver and the warden. The replica joins as soon as etcd answers; until then nothing passes.
 pub fn start(setup: Setup) -> Result<(Store, oneshot::Receiver<StoreFailed>), StartError> {
-    let Setup { config, name, lock_delay, drain_timeout, cut, tell } = setup;
+    let Setup { config, name, lock_delay, drain_timeout, cut, names, tell } = setup;
+    let (names, change_of_names) = names.remembered();
     let memory = Arc::new(Memory::open(&config.path)?);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let client = {
@@ -103,6 +115,7 @@ pub fn start(setup: Setup) -> Result<(Store, oneshot::Receiver<StoreFailed>), St
         cut: cut.clone(),
         queued: Arc::new(AtomicUsize::new(0)),
         away: Arc::new(AtomicBool::new(false)),
+        own_names: names,
         overview: Arc::new(ArcSwap::from_pointee(view::outside(
             &config.url.to_string(),
             "it has not joined yet",
@@ -114,10 +127,12 @@ pub fn start(setup: Setup) -> Result<(Store, oneshot::Receiver<StoreFailed>), St
         ledger,
         overview: shared.overview.clone(),
         away: shared.away.clone(),
+        change_of_names,
     };
     start_warden(watched, cut, commands)?;
     let save = start_memory(link.memory.clone())?;
-    let driver = Driver::new(link, config.url.to_string(), name, timing, shared, tell, save);
+    let mut driver = Driver::new(link, config.url.to_string(), name, timing, shared, tell, save);
+    driver.upkeep = Upkeep::new(config.compact);
     let failed = start_driver(runtime, driver, inbox, store.ledger.clone())?;
     Ok((store, failed))
 }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Store;
 use super::elections::{Order, StoreStopped};
-use crate::elections::Lease;
+use crate::elections::{Actor, Lease, NotHeld};
 
 /// Which entry of the ledger. A key belongs to its resource: the same key of another resource is another entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub struct Place {
 pub struct OnceOrder {
     pub place: Place,
     pub lease: Lease,
+    pub actor: Actor,
     pub complete: bool,
 }
 
@@ -47,7 +48,7 @@ pub struct Wanted {
 
 /// What the driver is asked about the ledger.
 pub(super) enum Question {
-    Step { order: OnceOrder, reply: oneshot::Sender<Option<OnceEntry>> },
+    Step { order: OnceOrder, reply: oneshot::Sender<Result<OnceEntry, NotHeld>> },
     List { wanted: Wanted, reply: oneshot::Sender<Vec<(Place, OnceEntry)>> },
     Show { place: Place, reply: oneshot::Sender<Option<OnceEntry>> },
     Reset { place: Place, reply: oneshot::Sender<Option<OnceEntry>> },
@@ -55,8 +56,8 @@ pub(super) enum Question {
 }
 
 impl Store {
-    /// A leader's step: what the ledger says now, or none if the lease does not lead (any more).
-    pub async fn once(&self, order: OnceOrder) -> Result<Option<OnceEntry>, StoreStopped> {
+    /// A leader's step: what the ledger says now.
+    pub async fn once(&self, order: OnceOrder) -> Result<Result<OnceEntry, NotHeld>, StoreStopped> {
         self.ask(|reply| Order::Once(Question::Step { order, reply })).await
     }
 

@@ -32,6 +32,8 @@ pub struct Overview {
     pub raises: Vec<RaiseView>,
     /// How many raises are not sealed yet.
     pub raising: usize,
+    /// What is wrong with the store, for an operator to mend before it stops everything.
+    pub warnings: Vec<String>,
 }
 
 /// A replica that takes part.
@@ -98,6 +100,7 @@ impl Overview {
             tombstones: Vec::new(),
             raises: Vec::new(),
             raising: 0,
+            warnings: Vec::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use arc_swap::ArcSwap;
 
 use super::overview::Overview;
-use super::{Command, Inbox, Override, OverrideError, Store};
+use super::{Bumped, Command, Inbox, Override, OverrideError, Store};
 use crate::ledger::Ledger;
 use crate::replica::Incarnation;
 
@@ -41,6 +41,7 @@ pub(crate) fn store(overview: Overview, obeys: Obeys) -> Store {
         ledger: Arc::new(Ledger::new(|_| {})),
         overview: Arc::new(ArcSwap::from_pointee(overview)),
         away: Arc::default(),
+        change_of_names: Default::default(),
     }
 }
 
@@ -48,8 +49,10 @@ fn answer(order: Override, obeys: &Obeys, known: &[Incarnation]) {
     // Whoever asked may have gone meanwhile.
     match (order, obeys) {
         (_, Obeys::Stopped) => {}
-        (Override::BumpEra { reply }, Obeys::Fully(era)) => drop(reply.send(Ok(*era))),
-        (Override::BumpEra { reply }, Obeys::No(error)) => drop(reply.send(Err(error.clone()))),
+        (Override::BumpEra { reply, .. }, Obeys::Fully(era)) => {
+            drop(reply.send(Ok(Bumped { era: *era, changed: true })));
+        }
+        (Override::BumpEra { reply, .. }, Obeys::No(error)) => drop(reply.send(Err(error.clone()))),
         (Override::Retire { reply, .. }, Obeys::No(error)) => drop(reply.send(Err(error.clone()))),
         (Override::Retire { replica, reply }, Obeys::Fully(_)) => {
             let retired = known.contains(&replica).then_some(()).ok_or(OverrideError::NoSuchReplica);

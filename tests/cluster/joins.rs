@@ -3,14 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use highgate_elector::backend::etcd::client::Client;
-use highgate_elector::backend::etcd::url::EtcdUrl;
-use highgate_elector::backend::etcd::wire::{PutRequest, TxnRequest};
+use highgate_etcd::url::EtcdUrl;
+use highgate_etcd::{Client, Put, Txn};
 use rustix::process::Signal;
 
 use crate::support::etcd::PREFIX;
 use crate::support::load::{Choice, Load};
-use crate::support::{Trial, quantiles, trial};
+use crate::support::{Trial, eventually, quantiles, trial};
 
 /// How many marks; `HIGHGATE_TEST_MARKS` says otherwise, for a measurement.
 fn marks() -> usize {
@@ -18,7 +17,7 @@ fn marks() -> usize {
 }
 
 /// Puts all of these, many at a time.
-fn put(trial: &Trial, pairs: impl Iterator<Item = (String, Vec<u8>)>, at_once: usize) {
+pub(crate) fn put(trial: &Trial, pairs: impl Iterator<Item = (String, Vec<u8>)>, at_once: usize) {
     let url = EtcdUrl {
         endpoints: vec![format!("127.0.0.1:{}", trial.etcd().ports()[0])],
         prefix: PREFIX.to_owned(),
@@ -30,11 +29,18 @@ fn put(trial: &Trial, pairs: impl Iterator<Item = (String, Vec<u8>)>, at_once: u
         let client = Client::open(&url).unwrap();
         let mut pairs = pairs.peekable();
         while pairs.peek().is_some() {
-            let put = |request: TxnRequest, (key, value)| request.then(PutRequest::new(key, value));
-            let request = pairs.by_ref().take(at_once).fold(TxnRequest::default(), put);
-            client.call(request).await.unwrap();
+            let put = |request: Txn, (key, value)| request.then(Put::new(key, value));
+            let request = pairs.by_ref().take(at_once).fold(Txn::default(), put);
+            client.txn(request).await.unwrap();
         }
     });
+}
+
+/// Many marks. Gateways that run do not take one that opens without having been raised; a vacant one is shut.
+pub(crate) fn fill(trial: &Trial, count: usize) {
+    let vacant = br#"{"state":"open","token":2,"vacant":true}"#;
+    let mark = |number| (format!("{PREFIX}/f/many%2F{number}"), vacant.to_vec());
+    put(trial, (0..count).map(mark), 100);
 }
 
 /// The last gateway leaves in order, is away for a while and comes back; how long it takes to be ready.
@@ -52,10 +58,7 @@ fn leaves_and_joins(trial: &mut Trial) -> Duration {
 fn a_gateway_joins_among_many_marks_and_holds_nobody_up() {
     let name = "a_gateway_joins_among_many_marks_and_holds_nobody_up";
     let Some(mut trial) = trial(name).alone().validity(Duration::from_secs(2)).start() else { return };
-    // Gateways that run do not take a mark that opens without having been raised; a vacant one is shut.
-    let vacant = br#"{"state":"open","token":2,"vacant":true}"#;
-    let mark = |number| (format!("{PREFIX}/f/many%2F{number}"), vacant.to_vec());
-    put(&trial, (0..marks()).map(mark), 100);
+    fill(&trial, marks());
     let load = Load::start(&trial, &["a", "b"], Choice::Loyal);
     load.hands_over(3);
     let joined = leaves_and_joins(&mut trial);
@@ -68,6 +71,59 @@ fn a_gateway_joins_among_many_marks_and_holds_nobody_up() {
     let last = format!("many/{}", marks() - 1);
     assert!(trial.gateways[2].write(&last, 1).send().is_refused(412, "stale"));
     assert!(trial.gateways[2].write(&last, 3).send().passed());
+    trial.is_kept().is_worth(8, 60);
+}
+
+/// Somebody compacts etcd's history to the last revision, again and again, while a gateway reads many marks.
+#[test]
+fn a_gateway_joins_among_many_marks_while_history_is_compacted_under_it() {
+    let name = "a_gateway_joins_among_many_marks_while_history_is_compacted_under_it";
+    let builder = trial(name).alone().validity(Duration::from_secs(4)).store("compact", "off");
+    let Some(mut trial) = builder.start() else { return };
+    fill(&trial, marks());
+    trial.raises("ledger", 7);
+    trial.gateways[2].signal(Signal::TERM);
+    trial.gateways[2].ends();
+    let first = trial.etcd().revision();
+    trial.gateways[2].start_again();
+    let mut compacted = 0;
+    eventually("it has joined", || {
+        compacted += u32::from(trial.etcd().tries_to_compact());
+        trial.gateways[2].door.says_ready()
+    });
+    println!("{} marks: {compacted} compactions while it joined", marks());
+    assert!(compacted >= 3 && trial.etcd().has_forgotten(first), "only {compacted} compactions");
+    trial.raises("ledger", 8);
+    trial.is_refused_everywhere("ledger", 7, 412, "stale");
+    let last = format!("many/{}", marks() - 1);
+    assert!(trial.gateways[2].write(&last, 1).send().is_refused(412, "stale"));
+    trial.is_kept();
+}
+
+/// What the watch has missed is compacted away, so that only reading everything again makes up for it, among many marks and
+/// while tokens are handed over.
+#[test]
+fn a_gateway_reads_again_among_many_marks_and_holds_nobody_up() {
+    let name = "a_gateway_reads_again_among_many_marks_and_holds_nobody_up";
+    let builder = trial(name).alone().relayed().validity(Duration::from_secs(4)).store("compact", "off");
+    let Some(trial) = builder.start() else { return };
+    fill(&trial, marks());
+    let load = Load::start(&trial, &["a", "b"], Choice::Loyal);
+    load.hands_over(3);
+    let before = trial.gateways[2].incarnation();
+    for _ in 0..5 {
+        trial.gateways[2].line().cut();
+        trial.etcd().commit_times(1);
+        trial.etcd().compact();
+        trial.gateways[2].line().mend();
+        load.hands_over(2);
+    }
+    let (middle, most, longest) = quantiles(load.stop());
+    println!("{} marks, five resyncs: handovers {middle:?}, {most:?}, {longest:?}", marks());
+    assert!(longest < trial.timing.suspect(), "a handover waited for who read again: {longest:?}");
+    assert_eq!(trial.gateways[2].incarnation(), before, "it went on as who it was");
+    let missed = trial.gateways[2].words().matches("the watch cannot go on").count();
+    assert!(missed >= 3, "it had to read again {missed} times only");
     trial.is_kept().is_worth(8, 60);
 }
 

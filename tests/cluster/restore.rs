@@ -36,7 +36,7 @@ fn after_a_restore_everything_is_fenced_until_the_era_is_bumped() {
     stays("no gateway is ready", long, || nobody_is_ready(&trial));
     says_what_to_do(&trial);
 
-    trial.operate(0, &["era", "bump"]);
+    trial.operate(0, &["era", "bump", "--yes"]);
     for gateway in &trial.gateways {
         gateway.becomes_ready();
         assert_eq!(gateway.overview()["era"], 1, "{}", gateway.name);
@@ -74,7 +74,7 @@ fn is_noticed_after_a_restart(mut trial: Trial, restore: impl FnOnce(&mut Trial,
         println!("{}: {because}", gateway.name);
         assert!(because.contains("changes") && because.contains("era bump"), "{because}");
     }
-    trial.operate(0, &["era", "bump"]);
+    trial.operate(0, &["era", "bump", "--yes"]);
     trial.gateways.iter().for_each(Gateway::becomes_ready);
     trial.is_refused_everywhere("ledger", 10, 412, "stale");
     trial.raises("ledger", NEXT_ERA + 1);
@@ -107,7 +107,7 @@ fn a_restore_that_bumps_revisions_is_noticed_after_a_restart() {
 fn an_era_that_was_deleted_is_not_begun_from_zero() {
     let Some(trial) = trial("an_era_that_was_deleted_is_not_begun_from_zero").start() else { return };
     trial.raises("ledger", 7);
-    trial.operate(0, &["era", "bump"]);
+    trial.operate(0, &["era", "bump", "--yes"]);
     eventually("every gateway knows the era", || {
         trial.gateways.iter().all(|gateway| gateway.overview()["era"] == 1 && gateway.door.says_ready())
     });
@@ -117,7 +117,7 @@ fn an_era_that_was_deleted_is_not_begun_from_zero() {
     let long = trial.timing.wait() + trial.timing.lock_delay + Duration::from_secs(1);
     stays("no gateway is ready", long, || nobody_is_ready(&trial));
     assert!(trial.etcd().keys("/highgate/test/era").is_empty(), "nobody begins one by itself");
-    trial.operate(1, &["era", "bump"]);
+    trial.operate(1, &["era", "bump", "--yes"]);
     trial.gateways.iter().for_each(Gateway::becomes_ready);
     assert!(trial.gateways.iter().all(|gateway| gateway.overview()["era"] == 2));
     trial.is_refused_everywhere("ledger", NEXT_ERA + 1, 412, "stale");
@@ -147,7 +147,7 @@ fn says_what_to_do(trial: &Trial) {
 fn an_era_can_be_bumped_while_everything_is_well() {
     let Some(trial) = trial("an_era_can_be_bumped_while_everything_is_well").start() else { return };
     trial.raises("ledger", 7);
-    trial.operate(1, &["era", "bump"]);
+    trial.operate(1, &["era", "bump", "--yes"]);
     eventually("every gateway knows the era", || {
         trial.gateways.iter().all(|gateway| gateway.overview()["era"] == 1 && gateway.door.says_ready())
     });

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::support::etcd::PREFIX;
 use crate::support::{Trial, eventually, trial};
 
@@ -68,4 +70,35 @@ fn a_job_starts_when_its_token_passes_everywhere_and_its_predecessors_nowhere() 
     trial.passes_everywhere("ledger", new);
     trial.is_refused_everywhere("ledger", old, 412, "stale");
     trial.is_kept().is_worth(1, 6);
+}
+
+#[test]
+fn a_job_does_not_start_while_a_gateway_may_still_forward_whose_peers_evicted_it_and_left() {
+    let name = "a_job_does_not_start_while_a_gateway_may_still_forward_whose_peers_evicted_it_and_left";
+    let builder = trial(name).route("tokens", "issued").validity(Duration::from_secs(3));
+    let Some(mut trial) = builder.lock_delay(Duration::from_secs(2)).start() else { return };
+    let mut first = Job::start(&trial);
+    let old = first.token();
+    trial.passes_everywhere("ledger", old);
+    trial.gateways[0].signal(Signal::STOP);
+    let tombstones = |trial: &Trial| trial.etcd().keys("/highgate/test/t/").len();
+    eventually("it is evicted", || tombstones(&trial) == 1);
+    for gateway in &mut trial.gateways[1..] {
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.ends(), 0);
+    }
+    assert_eq!((trial.etcd().keys("/highgate/test/m/").len(), tombstones(&trial)), (0, 1));
+    drop(first);
+    let began = Instant::now();
+    let mut second = Job::start(&trial);
+    let new = second.token();
+    let took = began.elapsed();
+    println!("the second job ran {took:?} after it was started");
+    assert!(took >= trial.timing.wait() + trial.timing.lock_delay, "{took:?}");
+    // The one that was stopped finds that it is evicted, and is the first to know of the new leader.
+    trial.gateways[0].signal(Signal::CONT);
+    trial.gateways[0].opens("ledger", new);
+    assert!(trial.gateways[0].write("ledger", new).send().passed());
+    assert!(trial.gateways[0].write("ledger", old).send().is_refused(412, "stale"));
+    trial.is_kept();
 }

@@ -1,9 +1,12 @@
-//! What operators do to a cluster that runs: compaction, retiring a replica, and a mistake by hand.
+//! What operators do to a cluster that runs: compaction, retiring a replica, a mistake by hand, and what is kept how long.
 
 use std::time::Duration;
 
+use serde_json::json;
+
+use crate::joins::put;
 use crate::support::load::{Choice, Load};
-use crate::support::{Trial, eventually, trial};
+use crate::support::{Gateway, Trial, eventually, trial};
 
 /// While a watch is away, what it would have heard is compacted: only a resync can make up for it.
 #[test]
@@ -61,7 +64,7 @@ fn loses_its_membership(trial: &Trial, take_away: impl Fn(&str)) {
 fn a_replica_that_an_operator_retires_fences_itself_and_joins_anew() {
     let name = "a_replica_that_an_operator_retires_fences_itself_and_joins_anew";
     let Some(trial) = trial(name).route("hold_timeout", "3s").start() else { return };
-    loses_its_membership(&trial, |incarnation| drop(trial.operate(0, &["retire", incarnation])));
+    loses_its_membership(&trial, |incarnation| drop(trial.operate(0, &["retire", incarnation, "--yes"])));
 }
 
 #[test]
@@ -85,4 +88,94 @@ fn retiring_nobody_is_an_error_that_says_so() {
     assert!(!output.stderr.is_empty());
     let members = trial.etcd().keys("/highgate/test/m/");
     assert_eq!(members.len(), 3, "{members:?}");
+}
+
+#[test]
+fn what_the_run_once_ledger_keeps_no_longer_is_removed_from_etcd() {
+    let name = "what_the_run_once_ledger_keeps_no_longer_is_removed_from_etcd";
+    let Some(trial) = trial(name).route("tokens", "issued").start() else { return };
+    let wish = json!({ "resource": "ledger", "holder": "job", "ttl_seconds": 60, "wait_seconds": 5 });
+    let lease = trial.gateways[0].post_admin("/v1/elections/campaign", &wish).json()["lease"].clone();
+    for key in ["a", "b", "c"] {
+        let step = json!({ "key": key, "resource": "ledger", "lease": lease });
+        for what in ["begin", "complete"].iter().take(if key == "a" { 1 } else { 2 }) {
+            let answer = trial.gateways[1].post_admin(&format!("/v1/once/{what}"), &step);
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+    }
+    assert_eq!(trial.etcd().keys("/highgate/test/o/").len(), 3);
+    let file = trial.folder.path().join("gateway-2.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{config}\n[once]\nkeep = \"1s\"\n")).unwrap();
+    eventually("nothing is kept of what is over", || trial.etcd().keys("/highgate/test/o/").is_empty());
+    assert_eq!(
+        trial.etcd().keys("/highgate/test/f/"),
+        ["/highgate/test/f/ledger"],
+        "a mark is kept for good"
+    );
+}
+
+/// Ten seconds of history instead of an hour. Whatever anybody needs of it is still there, or is read again.
+#[test]
+fn the_gateways_compact_etcds_history_and_nobody_notices() {
+    let name = "the_gateways_compact_etcds_history_and_nobody_notices";
+    let builder = trial(name).validity(Duration::from_secs(4)).store("compact", "10s");
+    let Some(trial) = builder.start() else { return };
+    let load = Load::start(&trial, &["a", "b"], Choice::Loyal);
+    let before: Vec<_> = trial.gateways.iter().map(|gateway| gateway.incarnation()).collect();
+    for _ in 0..2 {
+        let now = trial.etcd().revision();
+        eventually("what is old is gone", || trial.etcd().has_forgotten(now));
+        assert!(!trial.etcd().has_forgotten(trial.etcd().revision()), "and what is new is not");
+        load.hands_over(2);
+    }
+    load.resumes();
+    load.stop();
+    let after: Vec<_> = trial.gateways.iter().map(|gateway| gateway.incarnation()).collect();
+    assert_eq!(before, after, "nobody was fenced");
+    trial.is_kept();
+}
+
+#[test]
+fn an_etcd_that_is_to_compact_by_itself_is_left_alone() {
+    let name = "an_etcd_that_is_to_compact_by_itself_is_left_alone";
+    let Some(trial) = trial(name).store("compact", "off").start() else { return };
+    let first = trial.etcd().revision();
+    let load = Load::start(&trial, &["a"], Choice::Loyal);
+    load.hands_over(4);
+    load.stop();
+    assert!(!trial.etcd().has_forgotten(first));
+}
+
+/// A database that fills up: it is said before it is full, and when it is full, by whom nothing passes any more.
+#[test]
+fn an_etcd_that_runs_out_of_room_is_spoken_of() {
+    let name = "an_etcd_that_runs_out_of_room_is_spoken_of";
+    let builder = trial(name).etcd_flags(&["--quota-backend-bytes", "33554432"]).store("compact", "10s");
+    let Some(trial) = builder.start() else { return };
+    trial.raises("ledger", 7);
+    let warns = |word: &str| {
+        let says = |gateway: &Gateway| gateway.overview()["warnings"].to_string().contains(word);
+        trial.gateways.iter().all(says)
+    };
+    assert!(!warns("etcd"), "{}", trial.gateways[0].overview());
+    for number in 0..27 {
+        if trial.etcd().bytes().0 < 26 << 20 {
+            put(&trial, std::iter::once((format!("fill/{number}"), vec![b'x'; 1 << 20])), 1);
+        }
+    }
+    eventually("they say that it is almost full", || warns("MiB of 32 MiB"));
+    trial.passes_everywhere("ledger", 7);
+    let status = String::from_utf8(trial.operate(0, &["status"]).stdout).unwrap();
+    assert!(status.contains("warning: etcd's database has"), "{status}");
+    let mut more = 0;
+    eventually("it takes no more", || {
+        more += 1;
+        !trial.etcd().put(&format!("more/{more}"), &"x".repeat(120 << 10))
+    });
+    eventually("they say that it is full", || warns("NOSPACE"));
+    eventually("and so does the answer of who is not ready", || {
+        trial.gateways.iter().all(|gateway| gateway.admin("/readyz").text().contains("NOSPACE"))
+    });
+    assert!(trial.gateways[0].words().contains("etcd needs an operator"), "and the log");
 }

@@ -15,7 +15,7 @@ use crate::support::judge::Kind;
 use crate::{log, picture};
 
 /// All rules of the protocol's list, in its order: the focus, or why a real run cannot show it.
-const CONTROLS: [(&str, Result<&str, &str>); 25] = [
+const CONTROLS: [(&str, Result<&str, &str>); 27] = [
     ("per-replica-cache", Ok("handovers")),
     ("open-on-apply", Ok("handovers")),
     ("load-before-register", Ok("restarts")),
@@ -40,7 +40,9 @@ const CONTROLS: [(&str, Result<&str, &str>); 25] = [
     ("join-without-seq", Err(NO_LOSS)),
     ("leave-with-requests-in-flight", Ok("departures")),
     ("older-era-open", Ok("restores")),
+    ("renaming-without-the-old-name", Ok("renames")),
     ("era-without-tombstone", Ok("restores")),
+    ("a-gateway-timeout-is-an-answer", Ok("give-ups")),
 ];
 const NO_LOSS: &str =
     "it takes a watch that loses events, which a real etcd does not: simulation and model only";

@@ -13,7 +13,7 @@ use crate::crew::{Crew, Heard};
 use crate::focus::Focus;
 use crate::load::Load;
 use crate::lookout::Lookout;
-use crate::nemesis::{Nemesis, Source};
+use crate::nemesis::{NAMES, Nemesis, Source};
 use crate::network::Network;
 use crate::options::{Options, Peer};
 use crate::support::etcd::PREFIX;
@@ -80,7 +80,7 @@ impl Course<'_> {
         let doors = trial.gateways.iter().map(|gateway| gateway.door.clone()).collect();
         let lookout = Lookout::start(doors, crew.doors());
         let annals = Annals::new(Clock::start());
-        let resources = RESOURCES.map(str::to_owned).to_vec();
+        let resources = self.resources().iter().map(|resource| (*resource).to_owned()).collect();
         let orders = self.peer == Peer::Highgate;
         let mut nemesis = Nemesis::new(self.source(), trial, crew, network, annals, resources, orders);
         let Raged { mut troubles, shown } = self.rages(&mut nemesis);
@@ -106,6 +106,11 @@ impl Course<'_> {
         self.focus.map_or_else(|| self.options.validity(self.seed), Focus::validity)
     }
 
+    /// What is written to: only one if the gateways have one name for everything.
+    fn resources(&self) -> &'static [&'static str] {
+        if self.focus.is_some_and(|focus| focus.one_name) { &RESOURCES[..1] } else { &RESOURCES }
+    }
+
     fn source(&self) -> Source {
         let chance = Chance::of(self.seed, "nemesis");
         match self.focus {
@@ -123,6 +128,10 @@ impl Course<'_> {
             .route("drain_timeout", format!("{drain_timeout}ms"))
             .route("hold_timeout", "1500ms");
         let builder = if self.focus.is_some_and(|focus| focus.narrow) { builder.narrow() } else { builder };
+        let builder = match self.focus.is_some_and(|focus| focus.one_name) {
+            true => builder.route("tokens", "trusted").route("resource", NAMES[0]),
+            false => builder,
+        };
         let builder = builder.clocks(clocks.as_deref().unwrap_or_default());
         let builder = match (self.peer, &self.options.gateway) {
             (Peer::Highgate, Some(program)) => builder.program(program),
@@ -151,7 +160,7 @@ impl Course<'_> {
             load: load.clone(),
         };
         let posts =
-            RESOURCES.iter().flat_map(|resource| (0..CANDIDATES).map(|number| post(resource, number)));
+            self.resources().iter().flat_map(|resource| (0..CANDIDATES).map(|number| post(resource, number)));
         let errors = File::create(self.folder.join("writers.log")).expect("a folder of ours");
         Crew::start(posts.collect(), errors)
     }
@@ -254,13 +263,13 @@ fn account(trial: &Trial, heard: Heard, annals: &Annals, recovery: Duration) -> 
 fn unserved(nemesis: &Nemesis, since: Duration) -> Vec<String> {
     let heard = nemesis.crew.heard();
     let clock = nemesis.annals.clock;
-    let is_written = |resource: &&str| {
+    let is_written = |resource: &&String| {
         let is_it = |(name, wrote): &(String, crate::words::Wrote)| {
-            name == resource && wrote.led && wrote.outcome.passed() && clock.of(wrote.sent) > since
+            name == *resource && wrote.led && wrote.outcome.passed() && clock.of(wrote.sent) > since
         };
         heard.wrote.iter().rev().any(is_it)
     };
-    let resources = RESOURCES.iter().filter(|resource| !is_written(resource));
+    let resources = nemesis.resources.iter().filter(|resource| !is_written(resource));
     let resources = resources.map(|resource| format!("nobody writes to {resource}"));
     let gateways = nemesis.trial.gateways.iter().filter(|gateway| !gateway.door.says_ready());
     resources.chain(gateways.map(|gateway| format!("{} is not ready", gateway.name))).collect()

@@ -19,6 +19,8 @@ pub(crate) struct Focus {
     /// The upstream's kernel takes little that it has not read.
     pub(crate) narrow: bool,
     pub(crate) load: fn() -> Load,
+    /// All gateways have one name for everything, which their configs may change; and tokens are trusted.
+    pub(crate) one_name: bool,
     /// Again and again.
     pub(crate) steps: &'static [Step],
 }
@@ -80,6 +82,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 1000,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: Load::hasty,
         steps: &[],
     },
@@ -90,6 +93,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 1000,
         drain_timeout: 5000,
         narrow: false,
+        one_name: false,
         load: || Load {
             terms: (60, 250),
             sealed: false,
@@ -104,6 +108,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 1000,
         drain_timeout: 200,
         narrow: false,
+        one_name: false,
         load: || Load::hasty().with(&[(40, (0, 50)), (60, (300, 1500))]),
         steps: &[],
     },
@@ -113,6 +118,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 1000,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || {
             let hasty = Load::hasty().with(&[(40, (0, 50)), (60, (200, 800))]);
             hasty.with_manners(&[(1, Manner::Plain), (2, Manner::HangsUp)])
@@ -125,6 +131,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 1000,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || {
             let hasty = Load::hasty().with(&[(40, (0, 50)), (60, (200, 800))]);
             hasty.with_manners(&[(1, Manner::Plain), (3, Manner::HeadFirst)])
@@ -137,7 +144,22 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 300,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || Load::hasty().with_manners(&[(3, Manner::Plain), (1, Manner::BreaksOff)]),
+        steps: &[],
+    },
+    // Somebody before the upstream answers 504, and the upstream goes on.
+    Focus {
+        name: "give-ups",
+        validity: 1000,
+        lock_delay: 1000,
+        drain_timeout: 1000,
+        narrow: false,
+        one_name: false,
+        load: || {
+            let hasty = Load::hasty().with(&[(40, (0, 50)), (60, (200, 700))]);
+            hasty.with_manners(&[(1, Manner::Plain), (1, Manner::GivenUp)])
+        },
         steps: &[],
     },
     // Bodies wait in the gateway's kernel for an upstream that reads them bit by bit.
@@ -147,6 +169,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 1000,
         drain_timeout: 200,
         narrow: true,
+        one_name: false,
         load: || {
             let slow = Load::hasty().with(&[(1, (2000, 3000))]);
             slow.with_manners(&[(2, Manner::Plain), (1, Manner::ReadSlowly)])
@@ -161,6 +184,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 300,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || {
             let slow = Load::steady().with(&[(40, (0, 50)), (60, (500, 3000))]);
             slow.with_manners(&[(1, Manner::Plain), (2, Manner::UploadedSlowly)])
@@ -174,6 +198,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 300,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: Load::steady,
         steps: &[
             step(Kind::Line(Harm::Cut), 4000, Some(50), 6500),
@@ -187,6 +212,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 200,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: Load::steady,
         steps: &[step(Kind::Line(Harm::FallSilent(2400, 4000)), 9000, Some(4020), 12_000)],
     },
@@ -197,6 +223,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 300,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: Load::steady,
         steps: &[step(Kind::Island, 5000, Some(100), 7500)],
     },
@@ -207,6 +234,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 300,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || Load { terms: (400, 1500), ..Load::hasty().with(&[(80, (0, 50)), (20, (50, 300))]) },
         steps: &[step(Kind::EndGateway, 10, None, 2500)],
     },
@@ -217,6 +245,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 800,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || Load { threads: 2, any_door: 2, ..Load::hasty().with(&[(1, (0, 50)), (1, (500, 900))]) },
         steps: &[step(Kind::Retire, 10, Some(50), 1700), step(Kind::EndGateway, 10, Some(550), 2500)],
     },
@@ -228,6 +257,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 1200,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || Load { threads: 3, ..Load::steady().with(&[(1, (0, 50)), (1, (400, 900))]) },
         steps: &[step(Kind::Line(Harm::Cut), 1300, Some(1950), 4500)],
     },
@@ -238,6 +268,7 @@ pub(crate) static ALL: &[Focus] = &[
         lock_delay: 300,
         drain_timeout: 1000,
         narrow: false,
+        one_name: false,
         load: || Load {
             haunts: true,
             zombie: 30_000,
@@ -250,6 +281,26 @@ pub(crate) static ALL: &[Focus] = &[
             step_for(2, Kind::Line(Harm::Cut), 12_000, 0),
             step_for(0, Kind::KillGateway, 2000, 100),
             step(Kind::Restore, 10, None, 25_000),
+        ],
+    },
+    // Gateways get another name for the resource, one after the other; meanwhile others join with the old one.
+    Focus {
+        name: "renames",
+        validity: 1000,
+        lock_delay: 300,
+        drain_timeout: 1000,
+        narrow: false,
+        one_name: true,
+        load: || Load { terms: (300, 1200), ..Load::hasty().with(&[(50, (0, 50)), (50, (300, 900))]) },
+        steps: &[
+            step_for(0, Kind::Rename, 400, 1500),
+            step_for(2, Kind::EndGateway, 10, 3000),
+            step_for(1, Kind::Rename, 400, 900),
+            step_for(2, Kind::Rename, 400, 4500),
+            step_for(1, Kind::Rename, 400, 900),
+            step_for(0, Kind::KillGateway, 300, 3500),
+            step_for(2, Kind::Rename, 400, 900),
+            step_for(0, Kind::Rename, 400, 4500),
         ],
     },
 ];

@@ -266,7 +266,7 @@ impl Desk {
         self.busy.fetch_add(1, Ordering::SeqCst);
         let outcome = write.send();
         self.busy.fetch_sub(1, Ordering::SeqCst);
-        let may_pass = !matches!(manner, Manner::BreaksOff | Manner::HangsUp);
+        let may_pass = !matches!(manner, Manner::BreaksOff | Manner::GivenUp | Manner::HangsUp);
         let (led, answered) = (led && leads() && may_pass, now());
         say(&Said::Wrote(Wrote { id, token, gateway, sent, answered, led, outcome }));
     }
@@ -278,6 +278,7 @@ impl Desk {
             Manner::Plain => write.delayed(delay),
             Manner::HeadFirst => write.delayed(delay).asking_for("X-Head-First", "yes"),
             Manner::BreaksOff => write.delayed(delay).asking_for("X-Breaks-Off", "yes"),
+            Manner::GivenUp => write.delayed(delay).asking_for("X-Given-Up", "yes"),
             Manner::HangsUp => write.delayed(delay).patience(chance.between(HANGS_UP.0, HANGS_UP.1)),
             // It takes effect with its last byte.
             Manner::UploadedSlowly => write.of_size(LARGE).uploaded_over(delay),

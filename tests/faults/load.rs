@@ -39,6 +39,8 @@ pub(crate) enum Manner {
     HeadFirst,
     /// The upstream takes effect and resets the connection.
     BreaksOff,
+    /// A load balancer before the upstream answers 504 at once, and the upstream goes on.
+    GivenUp,
     /// The writer does not wait for the answer.
     HangsUp,
     /// A large body that the upstream reads bit by bit.
@@ -59,6 +61,7 @@ impl Load {
                 (3, Manner::UploadedSlowly),
                 (1, Manner::HangsUp),
                 (1, Manner::BreaksOff),
+                (1, Manner::GivenUp),
             ],
             terms: (400, 4000),
             zombie: 4000,

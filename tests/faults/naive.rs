@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use highgate_elector::backend::etcd::client::Client;
-use highgate_elector::backend::etcd::url::EtcdUrl;
-use highgate_elector::backend::etcd::wire::{Compare, PutRequest, RangeRequest, TxnRequest};
+use highgate_etcd::url::EtcdUrl;
+use highgate_etcd::{Client, Compare, Put, Range, Txn};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
@@ -28,13 +27,14 @@ use crate::support::wire::{Head, Wire};
 pub(crate) const ROLE: &str = "--as-naive";
 
 /// What the upstream has to know: the same as from any other proxy.
-const FORWARDED: [&str; 7] = [
+const FORWARDED: [&str; 8] = [
     "x-fencing-token",
     "x-fencing-resource",
     "x-request",
     "x-delay-ms",
     "x-head-first",
     "x-breaks-off",
+    "x-given-up",
     "x-slow-read-ms",
 ];
 
@@ -131,7 +131,7 @@ impl Highest {
 async fn swap(client: &Client, resource: &str, token: u64) -> Result<(), &'static str> {
     let key = format!("/naive/{resource}");
     loop {
-        let found = client.call(RangeRequest::key(key.clone())).await.map_err(|_| "store-unavailable")?;
+        let found = client.range(Range::key(key.clone())).await.map_err(|_| "store-unavailable")?;
         let (value, changed) = found.kvs.first().map_or((0, 0), |kv| {
             let value = std::str::from_utf8(&kv.value).ok().and_then(|value| value.parse().ok());
             (value.expect("a number was put there"), kv.mod_revision)
@@ -141,9 +141,9 @@ async fn swap(client: &Client, resource: &str, token: u64) -> Result<(), &'stati
             std::cmp::Ordering::Equal => return Ok(()),
             std::cmp::Ordering::Greater => {}
         }
-        let put = PutRequest::new(key.clone(), token.to_string());
-        let swap = TxnRequest::when([Compare::changed_at(key.clone(), changed)]).then(put);
-        client.call(swap).await.map_err(|_| "store-unavailable")?;
+        let put = Put::new(key.clone(), token.to_string());
+        let swap = Txn::when([Compare::changed_at(key.clone(), changed)]).then(put);
+        client.txn(swap).await.map_err(|_| "store-unavailable")?;
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod deeds;
 mod losses;
+mod renames;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::network::Network;
 use crate::plan::Plan;
 use crate::support::{Timing, Trial};
 use deeds::Undo;
+pub(crate) use renames::NAMES;
 
 /// Before the first fault, for leaders to be elected.
 const FIRST: Duration = Duration::from_secs(2);
@@ -36,7 +38,9 @@ pub(crate) struct Nemesis {
     /// Or why packets cannot be lost here.
     pub(crate) network: Result<Network, String>,
     pub(crate) annals: Annals,
-    resources: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    /// How often each gateway's config was given another name for the resource.
+    renamed: Vec<usize>,
     /// Operators' orders are understood.
     takes_orders: bool,
     /// Of etcd, once there is one.
@@ -98,6 +102,7 @@ impl Nemesis {
         let first = if matches!(source, Source::Script { .. }) { FIRST / 2 } else { FIRST };
         let (active, next) = (Vec::new(), began + first);
         let (handover, backup) = (None, None);
+        let renamed = vec![0; trial.gateways.len()];
         Self {
             source,
             trial,
@@ -105,6 +110,7 @@ impl Nemesis {
             network,
             annals,
             resources,
+            renamed,
             takes_orders,
             backup,
             active,

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     Backup,
     /// etcd is killed, restored from the backup, and a new era begins.
     Restore,
+    /// A gateway's config calls the resource something else. Only where all gateways have one name for everything.
+    Rename,
 }
 
 /// A fault to come.
@@ -131,6 +133,7 @@ impl Kind {
     /// Whether it is an order of an operator, which only Highgate understands.
     pub(crate) fn is_order(self) -> bool {
         matches!(self, Self::Retire | Self::Freeze | Self::Evict | Self::BumpEra | Self::Restore)
+            || self == Self::Rename
     }
 }
 
@@ -142,6 +145,8 @@ impl fmt::Display for Kind {
             Harm::Lose => "is lost",
             Harm::SwallowRequests => "swallows requests",
             Harm::SwallowAnswers => "swallows answers",
+            Harm::LoseEvents => "watches tell of nothing",
+            Harm::LoseSomeEvents(_) => "watches that do not tell of everything",
             Harm::FallSilent(..) => "late answers, then silence",
         };
         let way = |way| match way {
@@ -172,6 +177,7 @@ impl fmt::Display for Kind {
             Self::Island => f.write_str("alone with one etcd node"),
             Self::Backup => f.write_str("all gateways restarted, etcd backed up"),
             Self::Restore => f.write_str("etcd restored, era bumped"),
+            Self::Rename => f.write_str("resource renamed by a config"),
         }
     }
 }

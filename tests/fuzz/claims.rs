@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-use highgate::config::{Config, Overrides, Routes};
+use highgate::config::{Config, Overrides};
 use highgate::gate::claim::{Claim, Stand, Unclaimed, claim};
+use highgate::gate::table::RouteTable;
 use highgate_elector::{Resource, headers};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Version};
@@ -41,9 +42,9 @@ missing_token = "allow"
 "#;
 
 /// Every table twice: the same text has to mean the same.
-static TABLES: LazyLock<[[Routes; 2]; 2]> = LazyLock::new(|| {
+static TABLES: LazyLock<[[RouteTable; 2]; 2]> = LazyLock::new(|| {
     let routes = |text| Config::parse(text, "fuzz.toml".as_ref(), &Overrides::default()).unwrap().routes;
-    [FIXED, NAMED].map(|text| [routes(text), routes(text)])
+    [FIXED, NAMED].map(|text| [RouteTable::of(routes(text)), RouteTable::of(routes(text))])
 });
 
 pub(crate) fn target() -> Target {
@@ -60,7 +61,11 @@ pub(crate) fn target() -> Target {
         "POST /jobs HTTP/1.1\r\nHost: a\r\nX-Fencing-Token: 1\r\nConnection: close, x-fencing_token\r\n\r\n",
         "GET /jobs HTTP/1.1\r\nHost: a\r\nX-HTTP-Method-Override: POST\r\n\r\n",
         "POST /jobs/../accounts/7 HTTP/1.1\r\nHost: a\r\nX-Fencing-Token: 1\r\n\r\n",
+        "POST /ACCOUNTS/7/a HTTP/1.1\r\nHost: a.internal\r\nX-Fencing-Token: 1\r\n\r\n",
+        "post /Jobs/1 HTTP/1.1\r\nHost: a\r\nX-Fencing-Token: 1\r\nX-Fencing-Resource: a\r\n\r\n",
+        "POST /Jobs/1 HTTP/1.1\r\nHost: a\r\nX-Fencing-Token: 1\r\nX-Fencing-Resource: a\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /accounts/7?x=1\u{130}\u{3a3} HTTP/1.1\r\nHost: a\r\n\r\n",
         "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
     ]);
     let words = &[
@@ -102,6 +107,13 @@ fn check(input: &[u8]) -> Result<Answer, String> {
                 format!("{told}, but {again} as {}", other.uri)
             })?;
         }
+        if let (Ok(_), Some(other)) = (&outcome, in_another_case(&head)) {
+            let again = claim(&other, routes, &token);
+            let again = again.is_ok().then(|| self::told(&again));
+            ensure(again.as_ref().is_none_or(|again| *again == told), || {
+                format!("{told}, but {again:?} as {}", other.uri)
+            })?;
+        }
         accepted |= outcome.is_ok();
     }
     Ok(Answer::of(accepted))
@@ -132,7 +144,7 @@ fn told(outcome: &Result<Claim, Unclaimed>) -> String {
 }
 
 /// The same for all that is refused: which of two wrong things is told does not matter.
-fn claim_or_not(head: &Parts, routes: &Routes, token: &HeaderName) -> String {
+fn claim_or_not(head: &Parts, routes: &RouteTable, token: &HeaderName) -> String {
     let outcome = claim(head, routes, token);
     if outcome.is_ok() { told(&outcome) } else { "refused".to_owned() }
 }
@@ -164,12 +176,27 @@ fn check_claim(claim: &Claim, head: &Parts) -> Result<(), String> {
     })
 }
 
-/// The same request with its path in another spelling.
+/// The same request with its path in another spelling. None of one that has letters outside ASCII: those are refused as
+/// they are, and have no other spelling that is.
 fn respelled_head(head: &Parts) -> Option<Parts> {
+    let target = head.uri.path_and_query().map_or("", |target| target.as_str());
+    target.is_ascii().then(|| with_path(head, &respelled(head.uri.path())))?
+}
+
+/// The same request to an upstream that does not tell upper from lower case.
+fn in_another_case(head: &Parts) -> Option<Parts> {
+    let swap = |letter: char| match letter.is_ascii_lowercase() {
+        true => letter.to_ascii_uppercase(),
+        false => letter.to_ascii_lowercase(),
+    };
+    with_path(head, &head.uri.path().chars().map(swap).collect::<String>())
+}
+
+fn with_path(head: &Parts, path: &str) -> Option<Parts> {
     let mut other = head.clone();
-    let path = respelled(head.uri.path());
     let mut uri = head.uri.clone().into_parts();
-    uri.path_and_query = Some(path.parse().ok()?);
+    let query = head.uri.query().map_or(String::new(), |query| format!("?{query}"));
+    uri.path_and_query = Some(format!("{path}{query}").parse().ok()?);
     other.uri = http::Uri::from_parts(uri).ok()?;
     (head.uri.path() != "*").then_some(other)
 }

@@ -1,7 +1,7 @@
 //! Resource names, and the keys of etcd that they are part of: one name each, and one key for each name.
 
 use highgate_elector::Resource;
-use highgate_elector::backend::etcd::keys::{Key, Keys};
+use highgate_etcd::keys::{Key, Keys};
 
 use super::target::{Answer, Target, ensure, respelled, texts};
 
@@ -44,7 +44,7 @@ fn check_name(input: &[u8]) -> Result<Answer, String> {
     let key = keys.fence(&resource);
     ensure(keys.parse(key.as_bytes()) == Some(Key::Fence(resource.clone())), || format!("{key} is misread"))?;
     let key = keys.candidate(&resource, 0x7f);
-    let candidate = Key::Candidate { resource, name: "7f" };
+    let candidate = Key::Candidate { resource, name: b"7f" };
     ensure(keys.parse(key.as_bytes()) == Some(candidate), || format!("{key} is misread"))?;
     Ok(Answer::Accepted)
 }
@@ -64,6 +64,7 @@ pub(crate) fn keys() -> Target {
         "/highgate/default/seq",
         "/highgate/default/e/ledger%2Facct-7/7f",
         "/highgate/default/e/a/7587693ca8e4b2a1",
+        "/highgate/default/e/a/by/hand",
         "/highgate/default/f/ledger%2Facct-7",
         "/highgate/default/f/a%25C3%25A9",
         "/highgate/default/m/00ff",
@@ -84,13 +85,14 @@ fn check_key(input: &[u8]) -> Result<Answer, String> {
     let keys = Keys::new(PREFIX);
     let Some(key) = keys.parse(input) else { return Ok(Answer::Refused) };
     let written = match &key {
-        Key::Era => keys.era(),
-        Key::Seq => keys.seq(),
-        Key::Candidate { resource, name } => keys.election(resource) + name,
-        Key::Fence(resource) => keys.fence(resource),
-        Key::Member(id) => keys.member(id),
-        Key::Tombstone(id) => keys.tombstone(id),
+        Key::Era => keys.era().into_bytes(),
+        Key::Seq => keys.seq().into_bytes(),
+        Key::Names => keys.names().into_bytes(),
+        Key::Candidate { resource, name } => [keys.election(resource).as_bytes(), name].concat(),
+        Key::Fence(resource) => keys.fence(resource).into_bytes(),
+        Key::Member(id) => keys.member(id).into_bytes(),
+        Key::Tombstone(id) => keys.tombstone(id).into_bytes(),
     };
-    ensure(written.as_bytes() == input, || format!("{key:?} is also {written}"))?;
+    ensure(written == input, || format!("{key:?} is also {}", String::from_utf8_lossy(&written)))?;
     Ok(Answer::Accepted)
 }

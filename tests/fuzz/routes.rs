@@ -160,8 +160,15 @@ fn path_patterns(wide: &str, narrow: &str, sample: &str) -> Result<bool, String>
         }
     }
     let narrow_matches = narrow.matches(&path);
-    let broken = wide.covers(&narrow) && narrow_matches && !wide.matches(&path);
+    let broken = wide.covers(&narrow) && narrow_matches && !wide.matches_in_any_case(&path);
     ensure(!broken, || format!("{wide} covers {narrow}, but not on this path"))?;
+    let broken = narrow.matches(&path) && !narrow.matches_in_any_case(&path);
+    ensure(!broken, || format!("{narrow} matches this path, but not in any case"))?;
+    let apart = wide.matches_in_any_case(&path) && !wide.matches(&path);
+    let broken = apart && narrow_matches && !wide.meets_in_another_case(&narrow);
+    ensure(!broken, || {
+        format!("this path is {narrow} and another case of {wide}, which are said not to meet")
+    })?;
     Ok(narrow_matches)
 }
 

@@ -1,7 +1,7 @@
 //! The token header: exactly the decimals from 1 to 2^63 - 1, each in one spelling.
 
 use highgate_elector::Token;
-use highgate_elector::backend::etcd::keys;
+use highgate_etcd::keys;
 
 use super::target::{Answer, Target, ensure, texts};
 

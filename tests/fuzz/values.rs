@@ -1,7 +1,7 @@
 //! What gateways keep in etcd: every value, or none, and what is read is written back as the same.
 
 use highgate_elector::Token;
-use highgate_elector::backend::etcd::fence::{Fence, MemberValue, TombstoneValue};
+use highgate_etcd::fence::{Fence, MemberValue, TombstoneValue};
 
 use super::target::{Answer, Target, ensure, texts};
 

@@ -1,9 +1,12 @@
 //! Leaving: unready first, then what is under way ends, then the process does.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use rustix::process::Signal;
 
 use crate::support::{
-    Client, H2, Pending, config_for, eventually, gateway_to, get, highgate, origin, post, reply,
+    Client, H2, PATIENCE, Pending, config_for, eventually, gateway_to, get, highgate, origin, post, reply,
 };
 
 #[test]
@@ -23,7 +26,8 @@ fn sigterm_lets_the_request_under_way_end() {
     assert_eq!(gate.admin("/healthz").status, 200, "but alive");
     assert!(!slow.is_answered() && gate.exit_status().is_none());
     origin.release("slow");
-    assert_eq!(slow.answer().is_ok().text(), "done");
+    let slow = slow.answer();
+    assert_eq!((slow.is_ok().text().as_str(), slow.header("connection")), ("done", Some("close")));
     assert_eq!(gate.exit_code(), 0, "{}", gate.said());
 }
 
@@ -35,9 +39,20 @@ fn while_unready_new_requests_are_still_served() {
     let text = config_for(origin.address, "").replace("300ms", "1s");
     std::fs::write(&config, text).unwrap();
     let mut gate = highgate().config(&config).data(&folder.path().join("data")).start();
+    let mut kept = gate.connect();
+    assert_eq!(kept.ask(&post("/").token(7)).is_ok().header("connection"), None);
     gate.signal(Signal::TERM);
     eventually("it is not ready any more", || gate.admin("/readyz").status == 503);
-    gate.ask(&post("/").token(7)).is_ok();
+    for request in [post("/").token(7), post("/").token(6)] {
+        assert_eq!(gate.ask(&request).header("connection"), Some("close"), "{request:?}");
+    }
+    assert_eq!(
+        kept.ask(&get("/")).is_ok().header("connection"),
+        Some("close"),
+        "before it is closed under a request"
+    );
+    assert!(kept.is_closed_within(PATIENCE));
+    assert_eq!(H2::connect(gate.address()).ask(&get("/")).is_ok().header("connection"), None);
     assert_eq!(gate.exit_code(), 0, "{}", gate.said());
 }
 
@@ -56,6 +71,29 @@ fn an_idle_connection_does_not_keep_the_process() {
     gate.signal(Signal::TERM);
     assert_eq!(gate.exit_code(), 0, "{}", gate.said());
     drop((idle, silent));
+}
+
+#[test]
+fn an_http2_client_is_told_to_go_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().start();
+    let mut gate = highgate().upstream(origin.address).data(folder.path()).start();
+    let mut stream = TcpStream::connect(gate.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The preface and empty settings: a client that says no more than it has to.
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    let mut kind_of_next_frame = || {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).expect("a frame before the connection ends");
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        stream.read_exact(&mut vec![0; length]).expect("the rest of the frame");
+        head[3]
+    };
+    assert_eq!(kind_of_next_frame(), 4, "settings");
+    gate.signal(Signal::TERM);
+    while kind_of_next_frame() != 7 {}
+    drop(stream);
+    assert_eq!(gate.exit_code(), 0, "{}", gate.said());
 }
 
 #[test]

@@ -71,7 +71,14 @@ fn a_departed_leader_passes_no_longer_even_without_a_successor() {
     let (origin, gate) = issued();
     let leader = campaign(&gate, "a");
     assert_eq!(resign(&gate, &leader), 204);
-    gate.ask(&post("/").token(leader.token)).is_refused(403, "not-issued");
+    let refused = gate.ask(&post("/").token(leader.token));
+    refused.is_refused(403, "not-issued");
+    assert_eq!(refused.json()["mark"], leader.token);
+    let said = |refused: crate::support::Response| refused.json()["detail"].as_str().unwrap().to_owned();
+    let left = said(refused);
+    assert!(left.contains("has left (it resigned, was evicted, or let its lease run out)"), "{left}");
+    let never = said(gate.ask(&post("/").token(leader.token + 1)));
+    assert!(never.contains("was not issued to the leader of default"), "{never}");
     assert_eq!(resign(&gate, &leader), 410);
     assert_eq!(renew(&gate, &leader), 410);
     assert!(origin.received_nothing());

@@ -42,6 +42,7 @@ fn a_stale_token_is_told_what_it_lost_to_and_not_to_try_again() {
     gate.ask(&post("/").token(8).resource("ledger/acct-7")).is_ok();
     let stale = gate.ask(&post("/").token(7).resource("ledger/acct-7"));
     stale.is_refused(412, "stale");
+    assert_eq!(stale.header("x-fencing-resource"), Some("ledger/acct-7"));
     let problem = stale.json();
     assert_eq!(problem["resource"], "ledger/acct-7");
     assert_eq!((problem["token"].as_u64(), problem["mark"].as_u64()), (Some(7), Some(8)), "{problem}");

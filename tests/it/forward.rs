@@ -122,50 +122,6 @@ fn a_response_comes_back_without_its_hop() {
     }
 }
 
-fn checksum(value: &str) -> Vec<(String, String)> {
-    vec![("x-checksum".to_owned(), value.to_owned())]
-}
-
-#[test]
-fn request_trailers_reach_the_origin() {
-    for body in ["body".to_owned(), "large".repeat(40_000)] {
-        let (origin, gate) = stand();
-        let mut client = gate.connect();
-        let whole = post("/").token(7).header("Trailer", "X-Checksum").chunked().body(body.clone()).bytes();
-        let (_, without_end) = whole.split_last_chunk::<2>().map(|(rest, end)| (end, rest)).unwrap();
-        client.send([without_end, b"X-Checksum: up\r\n\r\n"].concat());
-        client.response().is_ok();
-        assert_eq!(origin.only_request().trailers, checksum("up"), "{} bytes", body.len());
-    }
-}
-
-#[test]
-fn trailers_travel_both_ways_over_http2() {
-    let answer =
-        reply(200).header("Trailer", "X-Checksum").chunked("2\r\nok\r\n0\r\nX-Checksum: down\r\n\r\n");
-    let origin = origin().answering(move |_| answer.clone()).start();
-    let gate = gateway_to(&origin).start();
-    let client = H2::connect(gate.address);
-    let ask = post("/").token(7).header("te", "trailers").header("trailer", "x-checksum");
-    let upload = client.upload(&ask.body("body"));
-    upload.send_trailer("x-checksum", "up");
-    let got = upload.finish().answer();
-    assert_eq!(got.is_ok().trailers, checksum("down"));
-    assert_eq!(origin.only_request().trailers, checksum("up"));
-}
-
-#[test]
-fn response_trailers_reach_an_http1_client_that_wants_them() {
-    let answer =
-        reply(200).header("Trailer", "X-Checksum").chunked("2\r\nok\r\n0\r\nX-Checksum: down\r\n\r\n");
-    let origin = origin().answering(move |_| answer.clone()).start();
-    let gate = gateway_to(&origin).start();
-    let got = gate.ask(&post("/").token(7).header("TE", "trailers"));
-    assert_eq!(got.is_ok().text(), "ok");
-    assert_eq!(got.trailers.len(), 1, "{got:?}");
-    assert!(got.trailers[0].0.eq_ignore_ascii_case("x-checksum") && got.trailers[0].1 == "down");
-}
-
 #[test]
 fn a_client_is_told_to_continue_once_its_request_may_pass() {
     let (origin, gate) = stand();

@@ -132,6 +132,21 @@ fn a_route_says_which_methods_are_fenced() {
 }
 
 #[test]
+fn a_method_in_another_case_is_no_way_around_the_list() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).route("fenced_methods", vec!["POST"]).start();
+    let h2 = H2::connect(gate.address);
+    for method in ["post", "pOST", "Post", "get", "patch"] {
+        for request in [ask(method, "/"), ask(method, "/").token(7)] {
+            gate.ask(&request).is_refused(400, "malformed");
+            h2.ask(&request).is_refused(400, "malformed");
+        }
+    }
+    assert!(origin.received_nothing());
+    gate.ask(&ask("PATCH", "/")).is_ok();
+}
+
+#[test]
 fn a_route_may_let_requests_without_a_token_pass() {
     for waiver in ["allow", "audit"] {
         let origin = origin().start();
@@ -199,4 +214,42 @@ fn the_token_header_can_have_another_name() {
     gate.ask(&post("/").header("X-Leader-Epoch", "6")).is_refused(412, "stale");
     gate.ask(&post("/").header("X_Leader_Epoch", "8")).is_refused(400, "malformed");
     gate.ask(&post("/").token(8)).is_refused(428, "missing");
+}
+
+/// What a refusal says in words.
+fn detail(gate: &Running, request: &crate::support::Ask) -> String {
+    gate.ask(request).json()["detail"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_refusal_says_which_resource_was_meant_and_why() {
+    let origin = origin().start();
+    let by_path = gateway_to(&origin).path("/accounts/{account}", "ledger/{account}");
+    let gate = by_path.and_route().route("name", "fixed").start();
+    gate.ask(&post("/accounts/7").token(8)).is_ok();
+    assert_eq!(
+        detail(&gate, &post("/accounts/7").token(7)),
+        "token 7 is below the mark 8 of ledger/7 (by ledger/{account} of route ledger): a later leader has taken over; stop writing"
+    );
+    gate.ask(&post("/").token(8)).is_ok();
+    let fixed = detail(&gate, &post("/").token(7).resource("mine"));
+    assert!(fixed.contains("of other (the resource of route fixed):"), "{fixed}");
+
+    let (_origin, gate) = stand();
+    gate.ask(&post("/").token(8)).is_ok();
+    let default = detail(&gate, &post("/").token(7));
+    let why = "of default (the default of route ledger, as the request has no X-Fencing-Resource; send it to name another):";
+    assert!(default.contains(why), "{default}");
+    let named = detail(&gate, &post("/").token(7).resource("Default"));
+    assert!(named.contains("of default (named by the request's X-Fencing-Resource):"), "{named}");
+}
+
+#[test]
+fn a_missing_token_says_which_header_to_send() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).listen("token_header", "x-leader-epoch").start();
+    assert_eq!(
+        detail(&gate, &post("/").resource("ledger/7")),
+        "a write to ledger/7 (named by the request's X-Fencing-Resource) needs a fencing token: send the one that its election gave you in the header X-Leader-Epoch"
+    );
 }

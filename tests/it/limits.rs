@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Client, H2, PATIENCE, Running, eventually, gateway_to, get, origin, post, reply, stays,
+    Client, H2, PATIENCE, Running, config_for, eventually, gateway_to, get, highgate, origin, post, reply,
+    stays,
 };
 
 fn slow_limits() -> (crate::support::Origin, Running) {
@@ -175,14 +176,17 @@ fn a_head_that_is_too_large_is_refused() {
     ] {
         let mut client = gate.connect();
         client.send(request.bytes());
-        let status = client.response_if_any().map(|answer| answer.status);
-        assert_eq!(status, Some(431));
+        client.response().is_refused(431, "malformed");
         assert!(client.is_closed_within(PATIENCE));
     }
     let mut client = gate.connect();
     client.send(post(&format!("/{}", "x".repeat(2 << 20))).token(7).bytes());
-    let status = client.response_if_any().map(|answer| answer.status);
-    assert!(matches!(status, Some(414 | 431)), "{status:?}");
+    client.response().is_refused(414, "malformed");
+    let h2 = H2::connect(gate.address);
+    let many = (0..101).fold(post("/").token(7), |ask, number| ask.header(&format!("x-{number}"), "x"));
+    for request in [many, post("/").token(7).header("x-large", &"x".repeat(70 << 10))] {
+        h2.ask(&request).is_refused(431, "malformed");
+    }
     assert!(origin.received_nothing());
 }
 
@@ -240,4 +244,21 @@ fn an_http2_client_that_never_reads_its_answer_is_cut() {
     client.send([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_WINDOW, GET_ROOT].concat());
     origin.wait("the request", |seen| seen.requests.len() == 1);
     assert!(client.ends_within(Duration::from_secs(5)), "it kept its place without reading");
+}
+
+/// Its etcd never answers, so no token becomes a mark, and clients may bring any number of names.
+#[test]
+fn resources_of_refused_requests_are_not_kept() {
+    let (origin, folder) = (origin().start(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("highgate.toml");
+    let store = format!("kind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\npath = {:?}", folder.path());
+    std::fs::write(&file, format!("[store]\n{store}\n\n{}", config_for(origin.address, ""))).unwrap();
+    let gate = highgate().config(&file).start();
+    let mut client = Client::connect(gate.address());
+    for number in 0..100 {
+        let refused = client.ask(&post("/").resource(&format!("name/{number}")).token(7));
+        assert_eq!(refused.status, 503, "{refused:?}");
+    }
+    let kept = Client::connect(gate.admin_address()).ask(&get("/v1/resources")).json();
+    assert_eq!(kept["resources"].as_array().map(Vec::len), Some(0), "{kept}");
 }

@@ -104,3 +104,21 @@ fn two_hosts_or_none_are_malformed() {
     assert_eq!(client.response().status, 400);
     assert!(origin.received_nothing());
 }
+
+#[test]
+fn a_path_in_another_case_is_no_way_around_a_narrow_route() {
+    let origin = origin().start();
+    let narrow = gateway_to(&origin).path("/Accounts/{account}", "ledger/{account}");
+    let gate = narrow.and_route().route("name", "rest").route("fenced_methods", Vec::<String>::new()).start();
+    gate.ask(&post("/Accounts/7").token(8)).is_ok();
+    for path in ["/accounts/7", "/ACCOUNTS/7", "/%61ccounts/7"] {
+        for request in [post(path), post(path).token(7), post(path).token(9), get(path)] {
+            let refused = gate.ask(&request);
+            refused.is_refused(400, "malformed");
+            assert!(refused.text().contains("`/Accounts/{account}`"), "it says how to spell it: {refused:?}");
+        }
+    }
+    assert_eq!(origin.count(), 1);
+    gate.ask(&post("/elsewhere")).is_ok();
+    assert_eq!(gate.mark("ledger/7"), 8);
+}

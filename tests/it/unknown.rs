@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{A_WHILE, Origin, Response, What, eventually, gateway_to, origin, post, reply, stays};
+use crate::support::{
+    A_WHILE, Origin, Reply, Response, What, eventually, gateway_to, origin, post, raw, reply, stays,
+};
 
 const LOCK_DELAY: Duration = Duration::from_millis(600);
 /// What a timer and a busy machine may take off.
@@ -165,6 +167,40 @@ fn accepted_is_not_done() {
 }
 
 #[test]
+fn an_upstream_that_says_that_it_does_not_know_has_not_ended_the_write() {
+    for status in [202, 408, 502, 503, 504] {
+        let origin = origin().answering_in_turn([reply(status).body("gave up")]).start();
+        let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+        let seven = gate.ask(&post("/").token(7));
+        assert_eq!((seven.status, seven.text().as_str(), seven.reason()), (status, "gave up", None));
+        let ended = Instant::now();
+        gate.ask(&post("/").token(7)).is_ok();
+        gate.ask(&post("/").token(8)).is_ok();
+        assert!(ended.elapsed() >= LOCK_DELAY - 2 * SLACK, "{status}: {:?}", ended.elapsed());
+        let metrics = gate.admin("/metrics").text();
+        assert!(metrics.contains("highgate_unknown_outcomes_total{route=\"ledger\"} 1"), "{metrics}");
+    }
+}
+
+#[test]
+fn a_route_says_which_statuses_leave_a_write_in_doubt() {
+    let origin = origin().answering_in_turn([504, 202, 503, 418].map(reply)).start();
+    let none = gateway_to(&origin).route("unknown_statuses", Vec::<i64>::new()).route("lock_delay", "9s");
+    let gate = none.route("hold_timeout", "5s").start();
+    let begun = Instant::now();
+    for (token, status) in [(7, 504), (8, 202), (9, 503)] {
+        assert_eq!(gate.ask(&post("/").token(token)).status, status);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let teapot =
+        gateway_to(&origin).route("unknown_statuses", vec![418]).route("lock_delay", "600ms").start();
+    assert_eq!(teapot.ask(&post("/").token(7)).status, 418);
+    let ended = Instant::now();
+    teapot.ask(&post("/").token(8)).is_ok();
+    assert!(ended.elapsed() >= LOCK_DELAY - 2 * SLACK, "{:?}", ended.elapsed());
+}
+
+#[test]
 fn accepted_blocks_where_the_route_says_so() {
     let origin = origin().answering_in_turn([reply(202)]).start();
     let gate = gateway_to(&origin).route("on_unknown", "block").route("hold_timeout", "300ms").start();
@@ -232,6 +268,42 @@ fn a_response_that_ends_only_with_its_connection_may_be_a_broken_one() {
 }
 
 #[test]
+fn a_transfer_coding_other_than_chunked_leaves_the_end_to_the_connection_too() {
+    for head in [
+        "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "Transfer-Encoding: identity\r\nContent-Length: 30\r\n",
+    ] {
+        let half = format!("HTTP/1.1 200 OK\r\n{head}\r\nperhaps not all");
+        let origin = origin().answering_in_turn([raw(&half)]).start();
+        let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+        let seven = gate.ask(&post("/").token(7));
+        if head == "Transfer-Encoding: identity\r\n" {
+            assert_eq!((seven.status, seven.text().as_str()), (200, "perhaps not all"), "{head}");
+        } else {
+            // What the client cannot decode is no answer for it.
+            has_unknown_outcome(&seven);
+        }
+        let came = Instant::now();
+        gate.ask(&post("/").token(8)).is_ok();
+        assert!(came.elapsed() >= LOCK_DELAY - 2 * SLACK, "{head}: {:?}", came.elapsed());
+    }
+}
+
+#[test]
+fn a_response_in_chunks_says_where_it_ends_whatever_its_length_says() {
+    let whole =
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let origin = origin().answering_in_turn([raw(whole)]).start();
+    let gate = gateway_to(&origin).route("lock_delay", "9s").start();
+    assert_eq!(gate.ask(&post("/").token(7)).is_ok().text(), "hello");
+    let came = Instant::now();
+    gate.ask(&post("/").token(8)).is_ok();
+    assert!(came.elapsed() < Duration::from_secs(5), "{:?}", came.elapsed());
+}
+
+#[test]
 fn a_response_that_ends_before_its_request_was_sent_whole_is_no_end() {
     let origin = origin()
         .answering(|request| match request.token() {
@@ -265,4 +337,88 @@ fn an_upload_that_was_sent_whole_ends_with_its_response() {
         gate.ask(&ask.token(token)).is_ok();
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// A gRPC response with one message, and this after it.
+fn grpc(trailers: &str) -> Reply {
+    raw(&format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n0\r\n{trailers}\r\n"
+    ))
+}
+
+/// One that has nothing but a head.
+fn grpc_head(head: &str) -> Reply {
+    raw(&format!("HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n{head}\r\n"))
+}
+
+#[test]
+fn a_grpc_status_that_says_that_nobody_knows_has_not_ended_the_write() {
+    let answers = [
+        grpc("grpc-status: 14\r\n"),
+        grpc("grpc-status: 4\r\ngrpc-message: x\r\n"),
+        grpc("grpc-status: 2\r\n"),
+        grpc("grpc-status: 1\r\n"),
+        grpc("grpc-status: what\r\n"),
+        grpc(""),
+        grpc_head("grpc-status: 14\r\n"),
+        grpc_head(""),
+    ];
+    for answer in answers {
+        let origin = origin().answering_in_turn([answer.clone()]).start();
+        let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+        assert_eq!(gate.ask(&post("/").token(7)).status, 200);
+        let ended = Instant::now();
+        gate.ask(&post("/").token(8)).is_ok();
+        assert!(ended.elapsed() >= LOCK_DELAY - 2 * SLACK, "{answer:?}: {:?}", ended.elapsed());
+        let metrics = gate.admin("/metrics").text();
+        assert!(metrics.contains("highgate_unknown_outcomes_total{route=\"ledger\"} 1"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_grpc_status_that_says_how_the_call_has_ended_is_an_end() {
+    let answers = ["0", "3", "5", "9", "10", "13"].map(|status| grpc(&format!("grpc-status: {status}\r\n")));
+    let count = answers.len() as u64;
+    let all = answers.into_iter().chain([grpc_head("grpc-status: 7\r\n")]);
+    let origin = origin().answering_in_turn(all).start();
+    let gate = gateway_to(&origin).route("lock_delay", "9s").start();
+    let begun = Instant::now();
+    for token in 1..=count + 2 {
+        assert_eq!(gate.ask(&post("/").token(token)).status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_route_that_takes_every_complete_answer_for_an_end_takes_those_of_grpc_so_too() {
+    let origin = origin().answering_in_turn([grpc("grpc-status: 14\r\n"), grpc("")]).start();
+    let gate =
+        gateway_to(&origin).route("unknown_statuses", Vec::<i64>::new()).route("lock_delay", "9s").start();
+    let begun = Instant::now();
+    for token in 7..=9 {
+        assert_eq!(gate.ask(&post("/").token(token)).status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// The head of its response comes when nobody but the fence waits for it.
+#[test]
+fn the_response_of_a_client_that_hung_up_is_judged_like_any_other() {
+    let open_ended = || raw("HTTP/1.1 200 OK\r\n\r\nperhaps not all");
+    let switched = || raw("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+    for answer in [open_ended(), switched(), reply(504), grpc("")] {
+        let held = answer.clone().held("seven");
+        let origin = origin().answering_in_turn([held]).start();
+        let gate = gateway_to(&origin).route("lock_delay", "600ms").start();
+        let mut seven = gate.connect();
+        seven.send(post("/").token(7).bytes());
+        origin.receives_token(7);
+        drop(seven);
+        stays("it goes on without its client", || origin.count() == 1);
+        origin.release("seven");
+        let released = Instant::now();
+        gate.ask(&post("/").token(8)).is_ok();
+        assert!(released.elapsed() >= LOCK_DELAY - 2 * SLACK, "{answer:?}: {:?}", released.elapsed());
+    }
 }

@@ -50,6 +50,10 @@ pub(crate) enum Action {
     RaiseByElector,
     /// A process that is not a member joins.
     Start(usize),
+    /// A gateway is given the other config, or tries again to put into force what it was given.
+    Reload(usize),
+    /// Everything under way at a gateway has the new names, and it says so.
+    AcknowledgeNames(usize),
     /// A process goes on.
     Continue(usize),
     Harm(Fault, usize),
@@ -80,6 +84,9 @@ impl Protocol {
             }
             if !gateway.lags && has_news(world, gateway) {
                 duties.push(Action::Hear(index));
+            }
+            if self.names_to_acknowledge(world, index).is_some() {
+                duties.push(Action::AcknowledgeNames(index));
             }
         }
         for (index, call) in world.calls.iter().enumerate() {
@@ -127,6 +134,9 @@ impl Protocol {
             if matches!(gateway.phase, Phase::Down | Phase::Outside) && gateway.joins < self.setting.joins {
                 actions.push(Action::Start(index));
             }
+            if self.may_reload(world, gateway) {
+                actions.push(Action::Reload(index));
+            }
             let faults = [Fault::Crash, Fault::Stop, Fault::Lag, Fault::Miss];
             let makes_sense = |fault: &Fault| match fault {
                 Fault::Lag => gateway.session().is_some() && !gateway.lags,
@@ -142,13 +152,20 @@ impl Protocol {
         actions.extend(faults.map(|fault| Action::Harm(fault, 0)));
     }
 
+    fn may_reload(&self, world: &World, gateway: &Gateway) -> bool {
+        if gateway.file != gateway.table.own {
+            return gateway.may_change_config();
+        }
+        world.spent.reloads < self.setting.limits.reloads
+    }
+
     fn chances_of_requests(&self, world: &World, actions: &mut Vec<Action>) {
         for (index, gateway) in runs(world) {
             for token in &world.tokens {
                 if world.spent.requests < self.setting.limits.requests && passes(world, gateway, *token) {
                     actions.push(Action::Pass(index, *token));
                 }
-                if index < self.setting.claims && self.may_claim(world, gateway, *token) {
+                if index < self.setting.claims && self.claimable(world, gateway, *token).is_some() {
                     actions.push(Action::Claim(index, *token));
                 }
             }
@@ -176,7 +193,8 @@ impl Protocol {
         if running && self.is_allowed(world, Fault::GatewayTimeout) {
             actions.push(Action::Harm(Fault::GatewayTimeout, index));
         }
-        if running && flight.token < world.gateways[flight.gateway].gate.token() {
+        let gateway = &world.gateways[flight.gateway];
+        if running && flight.names.iter().any(|name| flight.token < gateway.gate(name).token()) {
             actions.push(Action::Cut(index));
         } else if running && self.is_allowed(world, Fault::Break) {
             actions.push(Action::Harm(Fault::Break, index));
@@ -225,6 +243,8 @@ impl Protocol {
             Action::Lapse => self.lapse(world),
             Action::RaiseByElector => self.raise_by_elector(world),
             Action::Start(gateway) => self.start(world, gateway),
+            Action::Reload(gateway) => self.reload(world, gateway),
+            Action::AcknowledgeNames(gateway) => self.acknowledge_names(world, gateway),
             Action::Continue(gateway) => world.gateways[gateway].change(|gateway| gateway.stopped = false),
             Action::Harm(fault, victim) => self.harm(world, fault, victim),
             Action::HangUp(flight) | Action::Head(flight) => self.drop_guard(world, flight),
@@ -250,5 +270,5 @@ fn has_news(world: &World, gateway: &Gateway) -> bool {
 /// The gate passes this token, and the gateway is valid.
 fn passes(world: &World, gateway: &Gateway, token: u64) -> bool {
     let valid = gateway.session().is_some_and(|session| at(world.tick) < session.valid);
-    valid && gateway.gate.is_open() && gateway.gate.token() == token
+    valid && gateway.passes(token)
 }

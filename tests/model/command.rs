@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::control::Control;
 use crate::explore::{catch, explore};
-use crate::setting::{SETTINGS, Setting, Size};
+use crate::setting::{Setting, Size, all, named};
 
 const HELP: &str = "\
 Explores the protocol in every interleaving of small settings.
@@ -93,18 +93,18 @@ fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
 fn setting(pair: &str) -> Result<(String, u8), String> {
     let (what, text) = pair.split_once('=').ok_or_else(|| format!("{pair:?} is not like requests=2"))?;
     let (what, number) = (what.to_owned(), number(text)?);
-    match SETTINGS[0].with(&what, number) {
+    match named("calm").and_then(|calm| calm.with(&what, number)) {
         Some(_) => Ok((what, number)),
         None => Err(format!("there is no {what} in a setting")),
     }
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    SETTINGS.iter().map(|setting| setting.name).chain(Control::ALL.iter().map(|(name, _)| *name))
+    all().map(|setting| setting.name).chain(Control::ALL.iter().map(|(name, _)| *name))
 }
 
 fn list() {
-    for Setting { name, size, .. } in SETTINGS {
+    for Setting { name, size, .. } in all() {
         println!("setting {name} (takes {})", size.text());
     }
     for (name, control) in Control::ALL {
@@ -126,7 +126,7 @@ fn explore_all(arguments: &Arguments) -> bool {
     let set: Vec<_> = arguments.set.iter().map(|(what, number)| (what.as_str(), *number)).collect();
     let mut violated = Vec::new();
     let (mut settings, mut states) = (0, 0);
-    for setting in SETTINGS.iter().filter(is_meant) {
+    for setting in all().filter(is_meant) {
         let explored = explore(arguments, setting.with_all(&set));
         settings += 1;
         states += explored.unique;

@@ -32,6 +32,9 @@ pub(crate) enum Control {
     GapsIgnored,
     NoCheckBetweenChunks,
     GatewayTimeoutIsAnAnswer,
+    RenamedWithoutOldName,
+    NamesKnownAtOnce,
+    NewNameFromNothing,
 }
 
 impl Control {
@@ -63,6 +66,9 @@ impl Control {
         ("gaps-in-seq-ignored", Self::GapsIgnored),
         ("no-check-between-chunks", Self::NoCheckBetweenChunks),
         ("a-gateway-timeout-is-an-answer", Self::GatewayTimeoutIsAnAnswer),
+        ("renaming-without-the-old-name", Self::RenamedWithoutOldName),
+        ("old-name-given-up-at-once", Self::NamesKnownAtOnce),
+        ("new-name-without-the-old-mark", Self::NewNameFromNothing),
     ];
 
     /// Where it shows soon: a part of a setting that is explored with all rules kept.
@@ -91,6 +97,8 @@ impl Control {
             Self::WatermarkByAnyEvent => ("miss", ALOFT),
             Self::NoCheckBetweenChunks => ("stopped-upload", &[]),
             Self::GatewayTimeoutIsAnAnswer => ("gateway-timeout", &[]),
+            Self::RenamedWithoutOldName | Self::NamesKnownAtOnce => ("rename", &[("asks", 1)]),
+            Self::NewNameFromNothing => ("rename-below", &[]),
             Self::OlderEraOpen => ("restore", &[("halves", 1)]),
             Self::EraWithoutTombstone => {
                 ("restore", &[("aloft", 1), ("requests", 1), ("tokens", 1), ("crash", 0)])

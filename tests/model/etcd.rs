@@ -1,4 +1,4 @@
-//! What etcd holds below the prefix, for one resource, and its log as far as somebody has not heard it yet.
+//! What etcd holds below the prefix, for one resource under its names, and its log as far as somebody has not heard it yet.
 //!
 //! `txn.rs` has the transactions. What must stay true: a revision is made if and only if something was changed, and
 //! its number among those that count grows by one from each to the next.
@@ -9,9 +9,10 @@ use std::sync::Arc;
 use highgate::replica::{
     Applied, Change, Incarnation, Member, Record, Revision, Snapshot, Time, Tombstone, floor,
 };
-use highgate_elector::{Resource, Token};
+use highgate_elector::Token;
 
 use crate::hooks;
+use crate::naming::{ByName, Document, Name, listed};
 use crate::time::TIMING;
 
 /// A candidate: its lease, and the revision its key was created at.
@@ -22,7 +23,7 @@ pub(crate) struct Candidate {
 }
 
 /// One revision.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Entry {
     pub(crate) revision: Revision,
     pub(crate) seq: Option<u64>,
@@ -30,6 +31,8 @@ pub(crate) struct Entry {
     /// Candidates that came, and leases that went.
     pub(crate) came: Option<Candidate>,
     pub(crate) went: Option<u8>,
+    /// What the resource is called from then on; a change tells the machines of it.
+    pub(crate) names: Option<Document>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -38,7 +41,9 @@ pub(crate) struct Etcd {
     pub(crate) era: u64,
     pub(crate) seq: u64,
     pub(crate) seq_at: Revision,
-    pub(crate) record: Record,
+    pub(crate) records: ByName<Record>,
+    /// With the revision that put them. None where no config ever changes.
+    pub(crate) names: Option<(Revision, Document)>,
     pub(crate) members: BTreeMap<Incarnation, Member>,
     pub(crate) tombstones: BTreeMap<String, Tombstone>,
     /// In the order in which they came.
@@ -47,6 +52,11 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
+    /// Empty but for names, where they may change.
+    pub(crate) fn new(names: Option<Document>) -> Self {
+        Self { names: names.map(|names| (0, names)), ..Self::default() }
+    }
+
     pub(crate) fn head(&self) -> Option<Candidate> {
         self.candidates.first().copied()
     }
@@ -56,49 +66,49 @@ impl Etcd {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let records = (self.record.modified > 0).then(|| (resource(), self.record));
         Snapshot {
             seq: self.seq,
             watermark: self.seq_at,
             era: self.era,
-            records: records.into_iter().collect(),
+            records: listed(&self.records),
             members: self.members.iter().map(|(id, member)| (*id, member.clone())).collect(),
             tombstones: self.tombstones.iter().map(|(name, grave)| (name.clone(), grave.clone())).collect(),
+            names: self.names.as_ref().filter(|(_, names)| names.is_changing()).map(|(at, _)| *at),
         }
     }
 
     /// The next revision. Those that count put `seq` as well.
     pub(crate) fn commit(&mut self, counts: bool, changes: Vec<Change>) {
-        self.commit_with(counts, changes, None, None);
+        self.append(counts, Entry { changes, ..Entry::default() });
     }
 
-    pub(crate) fn commit_with(
-        &mut self,
-        counts: bool,
-        changes: Vec<Change>,
-        came: Option<Candidate>,
-        went: Option<u8>,
-    ) {
+    pub(crate) fn append(&mut self, counts: bool, entry: Entry) {
         self.revision += 1;
         if counts {
             self.seq += 1;
             self.seq_at = self.revision;
         }
-        changes.iter().for_each(|change| self.put(change));
-        self.candidates.extend(came);
-        self.candidates.retain(|candidate| Some(candidate.lease) != went);
-        let seq = counts.then_some(self.seq);
-        self.log.push(Arc::new(Entry { revision: self.revision, seq, changes, came, went }));
+        entry.changes.iter().for_each(|change| self.put(change));
+        self.candidates.extend(entry.came);
+        self.candidates.retain(|candidate| Some(candidate.lease) != entry.went);
+        if let Some(names) = &entry.names {
+            self.names = Some((self.revision, names.clone()));
+        }
+        let (revision, seq) = (self.revision, counts.then_some(self.seq));
+        self.log.push(Arc::new(Entry { revision, seq, ..entry }));
     }
 
     fn put(&mut self, change: &Change) {
         match change {
-            Change::Record(_, record) => self.record = *record,
+            Change::Record(resource, record) => self.records[Name::of(resource) as usize] = *record,
+            Change::Lost(resource) => self.records[Name::of(resource) as usize] = Record::default(),
             Change::Member(id, member) => drop(self.members.insert(*id, member.clone())),
             Change::Gone(id) => drop(self.members.remove(id)),
             Change::Tombstone(name, grave) => drop(self.tombstones.insert(name.clone(), grave.clone())),
             Change::Forgotten(name) => drop(self.tombstones.remove(name)),
             Change::Era(era) => self.era = *era,
+            // The document itself is beside the changes.
+            Change::Names { .. } => {}
         }
     }
 
@@ -121,11 +131,6 @@ impl Entry {
     pub(crate) fn applied(&self) -> Applied {
         Applied { revision: self.revision, seq: self.seq, changes: self.changes.clone() }
     }
-}
-
-/// The only one there is.
-pub(crate) fn resource() -> Resource {
-    Resource::parse("r").expect("a plain name is a resource")
 }
 
 /// What a member says of itself; when that arrived is for whoever hears it.

@@ -8,6 +8,7 @@ use stateright::{Checker, HasDiscoveries, Model, Path};
 use crate::action::Action;
 use crate::command::Arguments;
 use crate::control::Control;
+use crate::naming::Name;
 use crate::setting::Setting;
 use crate::world::{Protocol, World};
 
@@ -106,13 +107,19 @@ fn tell(path: &Path<World, Action>) {
 }
 
 fn sketch(world: &World) -> String {
-    let record = &world.etcd.record;
-    let mut text = format!("{:?} {} at {}", record.state, record.token, record.modified);
-    for gateway in &world.gateways {
-        let open = if gateway.gate.is_open() { "open" } else { "shut" };
-        text += &format!("  [{open} {} held {}]", gateway.gate.token(), gateway.gate.held());
+    let mut text = String::new();
+    for name in Name::ALL.into_iter().filter(|name| world.is_known_by(*name)) {
+        let record = &world.etcd.records[name as usize];
+        text += &format!("{name:?}: {:?} {} at {}", record.state, record.token, record.modified);
+        for gateway in &world.gateways {
+            let gate = gateway.gate(name);
+            let open = if gate.is_open() { "open" } else { "shut" };
+            let checks = if gateway.table.names.contains(name) { "" } else { " unused" };
+            text += &format!("  [{open} {} held {}{checks}]", gate.token(), gate.held());
+        }
+        text += "  ";
     }
     let under_way = world.flights.iter().filter(|flight| flight.is_under_way(world.now()));
     let tokens: Vec<u64> = under_way.map(|flight| flight.token).collect();
-    text + &format!("  under way {tokens:?}")
+    text + &format!("under way {tokens:?}")
 }

@@ -3,8 +3,7 @@
 use highgate::replica::Revision;
 use highgate_elector::Token;
 
-use crate::gate::Gate;
-use crate::gateway::Phase;
+use crate::gateway::Gateway;
 use crate::setting::Fault;
 use crate::world::{Protocol, World};
 
@@ -43,21 +42,27 @@ impl Protocol {
     }
 
     pub(crate) fn start(&self, world: &mut World, gateway: usize) {
-        let era = world.etcd.era;
-        let join = world.gateways[gateway].change(|gateway| gateway.join(era, self.control));
-        self.send(world, gateway, join);
+        let etcd = world.etcd.clone();
+        let join = world.gateways[gateway].change(|gateway| gateway.join(&etcd, self.control));
+        if let Some(txn) = join {
+            self.send(world, gateway, txn);
+        }
     }
 
     fn crash(&self, world: &mut World, gateway: usize) {
         world.notes.crashed();
         self.orphan(world, gateway);
         self.abandon_calls(world, gateway);
-        world.gateways[gateway].change(|gateway| {
-            gateway.phase = Phase::Down;
-            gateway.gate = Gate::default();
-            gateway.leaving.clear();
-            gateway.lags = false;
-        });
+        world.gateways[gateway].change(Gateway::crash);
+    }
+
+    /// An operator gives a gateway the other config; or it tries again to put into force the one that it was given.
+    pub(crate) fn reload(&self, world: &mut World, gateway: usize) {
+        if world.gateways[gateway].file == world.gateways[gateway].table.own {
+            world.spent.reloads += 1;
+            world.gateways[gateway].change(|gateway| gateway.file = gateway.file.other());
+        }
+        self.with_gateway(world, gateway, |gateway, moment| ((), gateway.change_config(moment)));
     }
 
     fn bump_era(&self, world: &mut World) {

@@ -1,11 +1,11 @@
 //! Requests that were forwarded: when they take effect, how they end, and who still waits for them.
 
-use highgate::ledger::mark::Denied;
-use highgate::replica::{Incarnation, Time};
+use highgate::replica::{Incarnation, Input, Revision, Time};
 use highgate_elector::Token;
 
 use crate::control::Control;
 use crate::gateway::Deed;
+use crate::naming::NameSet;
 use crate::time::{HALF, TIMING};
 use crate::world::{Protocol, World};
 
@@ -14,6 +14,10 @@ pub(crate) struct Flight {
     pub(crate) gateway: usize,
     pub(crate) incarnation: Incarnation,
     pub(crate) token: u64,
+    /// Under which it holds a place.
+    pub(crate) names: NameSet,
+    /// It was admitted by a table that is not in force any more.
+    pub(crate) outdated: bool,
     /// The gateway counts it as under way.
     pub(crate) guard: bool,
     /// Writes that are still to come until the upstream has the whole request.
@@ -68,27 +72,31 @@ impl Flight {
 }
 
 impl Protocol {
-    /// Admitted and written: what lies between is shorter than what is left of the validity.
+    /// Admitted under each of its names, and written: what lies between is shorter than what is left of the validity.
     pub(crate) fn pass(&self, world: &mut World, gateway: usize, token: u64) {
         let Some(me) = world.gateways[gateway].session().map(|session| session.me) else { return };
         let Some(admitted) = Token::new(token) else { return };
         let unguarded = self.control == Some(Control::CheckThenAct);
-        let passed: Result<(), Denied> = world.gateways[gateway].change(|gateway| {
-            gateway.gate.admit(admitted)?;
-            if unguarded {
-                let _ = gateway.gate.release();
-            }
-            Ok(())
-        });
-        if passed.is_err() {
+        if !world.gateways[gateway].passes(token) {
             return;
         }
+        let names = world.gateways[gateway].table.names;
+        world.gateways[gateway].change(|gateway| {
+            for gate in names.iter().map(|name| name as usize) {
+                gateway.gates[gate].admit(admitted).expect("it was seen open at this token");
+                if unguarded {
+                    let _ = gateway.gates[gate].release();
+                }
+            }
+        });
         world.spent.requests += 1;
-        world.judge_forward(self.control, gateway, token);
+        world.judge_forward(self.control, gateway, token, names);
         world.flights.push(Flight {
             gateway,
             incarnation: me,
             token,
+            names,
+            outdated: false,
             guard: !unguarded,
             left: self.setting.writes - 1,
             effect: false,
@@ -126,7 +134,7 @@ impl Protocol {
         let flight = world.flights.swap_remove(index);
         world.judge_effect(flight.token);
         if flight.guard {
-            self.give_back(world, flight.gateway);
+            self.give_back(world, flight.gateway, flight.names);
         }
     }
 
@@ -165,19 +173,41 @@ impl Protocol {
     pub(crate) fn drop_guard(&self, world: &mut World, index: usize) {
         let flight = &mut world.flights[index];
         if std::mem::take(&mut flight.guard) {
-            let gateway = flight.gateway;
-            self.give_back(world, gateway);
+            let (gateway, names) = (flight.gateway, flight.names);
+            self.give_back(world, gateway, names);
         }
     }
 
-    fn give_back(&self, world: &mut World, gateway: usize) {
+    fn give_back(&self, world: &mut World, gateway: usize, names: NameSet) {
         self.with_gateway(world, gateway, |gateway, moment| {
             let mut deeds = Vec::new();
-            if gateway.gate.release() {
-                gateway.left(moment, &mut deeds);
+            for name in names.iter() {
+                if gateway.gates[name as usize].release() {
+                    gateway.left(moment, name, &mut deeds);
+                }
             }
             ((), deeds)
         });
+    }
+
+    /// What is under way here was admitted by another table than the one in force.
+    pub(crate) fn outdate(&self, world: &mut World, gateway: usize) {
+        for flight in world.flights.iter_mut().filter(|flight| flight.gateway == gateway) {
+            flight.outdated = true;
+        }
+    }
+
+    /// The change of names whose new names everything under way at this gateway has, if it has not said so yet.
+    pub(crate) fn names_to_acknowledge(&self, world: &World, gateway: usize) -> Option<Revision> {
+        let lacks = |flight: &Flight| flight.gateway == gateway && flight.guard && flight.outdated;
+        let lacking = world.flights.iter().any(lacks);
+        world.gateways[gateway].names_to_acknowledge(self.control, lacking)
+    }
+
+    pub(crate) fn acknowledge_names(&self, world: &mut World, gateway: usize) {
+        if let Some(revision) = self.names_to_acknowledge(world, gateway) {
+            self.input(world, gateway, Input::NamesKnown { revision });
+        }
     }
 
     /// FENCE: what is under way is cut; its guards stay for D.

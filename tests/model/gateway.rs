@@ -2,18 +2,19 @@
 //!
 //! What it sends and what it cuts comes back as [`Deed`]s, for the world to carry out.
 
+mod gates;
 mod leaders;
+mod names;
 
-use highgate::replica::{
-    Applied, Change, Incarnation, Input, Output, Replica, Revision, Snapshot, State, Time, floor,
-};
+use highgate::replica::{Applied, Change, Incarnation, Input, Output, Replica, Revision, State, Time};
 
 use crate::control::Control;
-use crate::etcd::{Candidate, Entry, resource, tombstone_of};
+use crate::etcd::{Candidate, Entry, tombstone_of};
 use crate::gate::Gate;
 use crate::hooks::{Broken, Hooks};
+use crate::naming::{ByName, Document, Name, NameSet, Table};
 use crate::time::TIMING;
-use crate::txn::Txn;
+use crate::txn::{Loaded, Txn};
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Gateway {
@@ -21,7 +22,12 @@ pub(crate) struct Gateway {
     /// How often it has tried to join; an incarnation each.
     pub(crate) joins: u8,
     pub(crate) phase: Phase,
-    pub(crate) gate: Gate,
+    pub(crate) gates: ByName<Gate>,
+    /// The config in its file, which outlives the process, and by what it claims requests.
+    pub(crate) file: Name,
+    pub(crate) table: Table,
+    /// Only a start brings names; a process that joins again goes by those that there are.
+    has_served: bool,
     /// SIGSTOP: it does nothing at all.
     pub(crate) stopped: bool,
     /// Its watch is silent.
@@ -52,7 +58,11 @@ pub(crate) struct Session {
     queue: Vec<Candidate>,
     listing: bool,
     /// The mark is open, but here it waits for what was cut.
-    held_back: bool,
+    held_back: NameSet,
+    /// The last names that it has heard of.
+    names: Option<(Revision, Document)>,
+    /// A config whose names are on their way to etcd.
+    renaming: Option<Name>,
     hooks: Hooks,
 }
 
@@ -63,6 +73,8 @@ pub(crate) enum Deed {
     Lasts(Incarnation, Time),
     /// The incarnation is over.
     Fenced(Incarnation),
+    /// Requests are claimed by another table from now on.
+    TableReplaced,
 }
 
 /// When and by which rules.
@@ -87,7 +99,10 @@ impl Gateway {
             index,
             joins: 0,
             phase: Phase::Down,
-            gate: Gate::default(),
+            gates: Default::default(),
+            file: Name::Old,
+            table: Table::of(Name::Old),
+            has_served: false,
             stopped: false,
             lags: false,
             leaving: Vec::new(),
@@ -112,11 +127,10 @@ impl Gateway {
         !matches!(self.phase, Phase::Down)
     }
 
-    /// The next incarnation asks to be a member.
-    pub(crate) fn join(&mut self, era: u64, control: Broken) -> Txn {
-        self.joins += 1;
-        self.phase = Phase::Joining;
-        Txn::Join { me: self.incarnation(control), era }
+    /// The process is gone, and everything with it but its files.
+    pub(crate) fn crash(&mut self) {
+        let (joins, stopped, file) = (self.joins, self.stopped, self.file);
+        *self = Self { joins, stopped, file, table: Table::of(file), ..Self::new(self.index) };
     }
 
     fn incarnation(&self, control: Broken) -> Incarnation {
@@ -156,11 +170,10 @@ impl Gateway {
         moment: Moment,
         me: Incarnation,
         created: Revision,
-        snapshot: Snapshot,
-        queue: Vec<Candidate>,
-        next: Revision,
+        loaded: Loaded,
     ) -> Deeds {
         let mut deeds = Vec::new();
+        let Loaded { snapshot, queue, names, next } = loaded;
         let hooks = Hooks::joined(moment.control, snapshot.seq);
         let (replica, outputs) = Replica::join(moment.now, moment.now, me, Some(TIMING), snapshot);
         let session = Session {
@@ -171,11 +184,15 @@ impl Gateway {
             valid: Time::ZERO,
             queue,
             listing: false,
-            held_back: false,
+            held_back: NameSet::default(),
+            names: None,
+            renaming: None,
             hooks,
         };
         self.phase = Phase::Inside(Box::new(session));
+        self.has_served = true;
         self.lags = false;
+        self.take_names(moment, names, &mut deeds);
         self.carry_out(moment, outputs, &mut deeds);
         self.follow_all(moment, &mut deeds);
         deeds
@@ -200,8 +217,8 @@ impl Gateway {
                     session.valid = session.valid.max(until);
                     deeds.push(Deed::Lasts(session.me, until));
                 }
-                Output::Close { mark, .. } => self.close(moment, mark, deeds),
-                Output::Open { mark, .. } => self.open(moment, mark, deeds),
+                Output::Close { resource, mark, .. } => self.close(moment, Name::of(&resource), mark, deeds),
+                Output::Open { resource, mark, .. } => self.open(moment, Name::of(&resource), mark, deeds),
                 Output::Evict { member, modified } => {
                     if let Some(judged) = session.replica.members().get(&member) {
                         let tombstone = tombstone_of(moment.control, judged);
@@ -215,6 +232,7 @@ impl Gateway {
                 Output::Forget { name, modified } => deeds.push(Deed::Send(Txn::Forget { name, modified })),
                 Output::Resync => self.list(deeds),
                 Output::Fence(_) => self.fence(deeds),
+                Output::FinishNames { seen } => self.finish_names(moment, seen, deeds),
                 Output::Settle { .. } | Output::Tell(_) => {}
             }
         }
@@ -225,58 +243,6 @@ impl Gateway {
         session.hooks.disown(moment.control, &mut draining);
         let (me, created, era) = (session.me, session.created, session.replica.era());
         deeds.push(Deed::Send(Txn::Renew { me, created, era, watermark, draining }));
-    }
-
-    fn close(&mut self, moment: Moment, mark: u64, deeds: &mut Deeds) {
-        if moment.control == Some(Control::PerReplicaCache) || self.passes_anyway(moment) {
-            return;
-        }
-        let remaining = self.gate.close(mark);
-        if let Some(session) = self.session_mut() {
-            session.held_back = false;
-        }
-        if remaining == 0 || moment.control == Some(Control::NoDrain) {
-            self.step(moment, Input::Drained { resource: resource() }, deeds);
-        }
-    }
-
-    /// The control that lets a mark of an older era pass.
-    fn passes_anyway(&mut self, moment: Moment) -> bool {
-        let Some(session) = self.session() else { return false };
-        let record = session.replica.record(&resource());
-        let older = record.token > 0 && record.token < floor(session.replica.era());
-        if moment.control != Some(Control::OlderEraOpen) || record.state != State::Open || !older {
-            return false;
-        }
-        let _ = self.gate.close(record.token);
-        self.gate.open()
-    }
-
-    fn open(&mut self, moment: Moment, mark: u64, deeds: &mut Deeds) {
-        if moment.control == Some(Control::PerReplicaCache) {
-            return;
-        }
-        if self.gate.token() != mark {
-            // etcd holds less than it did.
-            return self.fence(deeds);
-        }
-        let opened = self.gate.open();
-        if let Some(session) = self.session_mut() {
-            session.held_back = !opened;
-        }
-    }
-
-    /// A permit was given back: only a gate that is shut and empty now has drained.
-    pub(crate) fn left(&mut self, moment: Moment, deeds: &mut Deeds) {
-        if self.gate.is_open() || self.gate.held() > 0 {
-            return;
-        }
-        self.step(moment, Input::Drained { resource: resource() }, deeds);
-        let Some(session) = self.session().filter(|session| session.held_back) else { return };
-        let record = session.replica.record(&resource());
-        if session.replica.passes(&record) {
-            self.open(moment, record.token, deeds);
-        }
     }
 
     fn list(&mut self, deeds: &mut Deeds) {
@@ -291,24 +257,25 @@ impl Gateway {
     fn fence(&mut self, deeds: &mut Deeds) {
         let Some(me) = self.session().map(|session| session.me) else { return };
         self.phase = Phase::Outside;
-        let _ = self.gate.close(self.gate.token());
+        for gate in &mut self.gates {
+            let _ = gate.close(gate.token());
+        }
         self.leaving.push(me);
         deeds.push(Deed::Fenced(me));
     }
 
-    pub(crate) fn listed(
-        &mut self,
-        moment: Moment,
-        snapshot: Snapshot,
-        queue: Vec<Candidate>,
-        next: Revision,
-    ) -> Deeds {
+    pub(crate) fn listed(&mut self, moment: Moment, loaded: Loaded) -> Deeds {
         let mut deeds = Vec::new();
+        let Loaded { snapshot, queue, names, next } = loaded;
         if let Some(session) = self.session_mut() {
             session.listing = false;
             session.next = next;
             session.queue = queue;
             session.hooks.listed(moment.control, snapshot.seq);
+        }
+        if self.session().is_some_and(|session| session.names != names) {
+            // Before the machine hears of it: what is claimed from now on has the names that it acknowledges.
+            self.take_names(moment, names, &mut deeds);
         }
         self.step(moment, Input::Listed(snapshot), &mut deeds);
         self.follow_all(moment, &mut deeds);
@@ -317,7 +284,7 @@ impl Gateway {
 
     /// What the watch tells. False if the rest has to wait for a listing, or is not for this incarnation.
     pub(crate) fn hear(&mut self, moment: Moment, entry: &Entry, deeds: &mut Deeds) -> bool {
-        let shut = !self.gate.is_open();
+        let shut = !self.gate(Name::Old).is_open();
         self.bury_the_past(entry);
         let Some(session) = self.session_mut().filter(|session| !session.listing) else { return false };
         session.next = entry.revision + 1;
@@ -331,8 +298,9 @@ impl Gateway {
             self.step(moment, Input::Applied(applied), deeds);
         }
         if moment.control == Some(Control::OpenOnApply) && raised.is_some() {
-            let _ = self.gate.open();
+            let _ = self.gates[Name::Old as usize].open();
         }
+        self.hear_names(moment, entry, deeds);
         self.poll(moment, entry, deeds);
         self.session().is_some()
     }

@@ -1,4 +1,7 @@
-//! What must always hold, and what must happen sometimes so that it says something.
+//! What must always hold. What must happen sometimes, so that this says something, is in `sights.rs`.
+//!
+//! Marks are judged name by name. The promise is about the resource, whatever it is called: what was forwarded and what
+//! took effect is compared without a look at names.
 //!
 //! A rule that is broken on purpose has to show at the upstream or in the mark: that a gate is open or valid for too long
 //! is no violation by itself then.
@@ -6,9 +9,9 @@
 use highgate::replica::{Incarnation, Record, Revision, State, Time};
 use stateright::Property;
 
-use crate::etcd::resource;
 use crate::hooks::Broken;
-use crate::setting::{Setting, Sight};
+use crate::naming::{ByName, Name, NameSet};
+use crate::setting::Setting;
 use crate::time::TIMING;
 use crate::world::{Protocol, World};
 
@@ -28,50 +31,20 @@ pub(crate) enum Violation {
     Overlap,
 }
 
-/// What has happened so far, and what was sealed after it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Notes {
-    crashed: bool,
-    rejoined: bool,
-    evicted: bool,
-    sealed: [bool; Sight::ALL.len()],
-}
-
-impl Notes {
-    pub(crate) fn crashed(&mut self) {
-        self.crashed = true;
-    }
-
-    pub(crate) fn joined(&mut self, joins: u8) {
-        self.rejoined |= joins > 1;
-    }
-
-    fn seal(&mut self, is_top: bool) {
-        let now = |sight: Sight| match sight {
-            Sight::TopSealed => is_top,
-            Sight::SealedAfterCrash => self.crashed,
-            Sight::SealedAfterRejoin => self.rejoined,
-            Sight::SealedAfterEviction => self.evicted,
-        };
-        let seen = Sight::ALL.map(now);
-        for (sealed, seen) in self.sealed.iter_mut().zip(seen) {
-            *sealed |= seen;
-        }
-    }
-
-    fn shows(&self, sight: Sight) -> bool {
-        self.sealed[sight as usize]
-    }
-}
-
 impl World {
     fn accuse(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
     }
 
+    pub(crate) fn judge_marks(&mut self, setting: &Setting, control: Broken, before: &ByName<Record>) {
+        for name in Name::ALL {
+            self.judge_mark(setting, control, name, &before[name as usize]);
+        }
+    }
+
     /// I1, and I3 when a mark opens.
-    pub(crate) fn judge_mark(&mut self, setting: &Setting, control: Broken, before: &Record) {
-        let record = self.etcd.record;
+    fn judge_mark(&mut self, setting: &Setting, control: Broken, name: Name, before: &Record) {
+        let record = self.etcd.records[name as usize];
         if record.modified == before.modified {
             return;
         }
@@ -87,25 +60,26 @@ impl World {
         if record.state == State::Open && before.state == State::Raised {
             let is_top =
                 self.tokens.len() >= setting.tokens && self.tokens.iter().max() == Some(&record.token);
-            self.notes.seal(is_top);
-            self.judge_open(control, record.token);
+            self.notes.sealed(is_top);
+            self.judge_open(control, name, record.token);
         }
     }
 
-    fn judge_open(&mut self, control: Broken, token: u64) {
+    fn judge_open(&mut self, control: Broken, name: Name, token: u64) {
         let now = self.now();
         let lower_gate = self.gateways.iter().any(|gateway| {
             let valid = gateway.session().is_some_and(|session| now < session.valid);
-            valid && gateway.gate.is_open() && gateway.gate.token() < token
+            valid && gateway.gate(name).is_open() && gateway.gate(name).token() < token
         });
-        let lower = self.flights.iter().any(|flight| flight.token < token && flight.is_under_way(now));
+        let mut flights = self.flights.iter().filter(|flight| flight.names.contains(name));
+        let lower = flights.any(|flight| flight.token < token && flight.is_under_way(now));
         if (lower_gate || lower) && control.is_none() {
             self.accuse(Violation::Open);
         }
     }
 
     /// I2, and the promise.
-    pub(crate) fn judge_forward(&mut self, control: Broken, gateway: usize, token: u64) {
+    pub(crate) fn judge_forward(&mut self, control: Broken, gateway: usize, token: u64, names: NameSet) {
         let now = self.now();
         if self.flights.iter().any(|flight| flight.token != token && flight.is_under_way(now)) {
             self.accuse(Violation::Overlap);
@@ -113,10 +87,12 @@ impl World {
         if token < self.forwarded {
             self.accuse(Violation::Fall);
         }
+        self.notes.forwarded(names, token > self.forwarded);
         self.forwarded = self.forwarded.max(token);
         let is_open = self.gateways[gateway].session().is_some_and(|session| {
-            let record = session.replica.record(&resource());
-            record.token == token && session.replica.passes(&record) && now < session.valid
+            let mut records = names.iter().map(|name| session.replica.record(&name.resource()));
+            records.all(|record| record.token == token && session.replica.passes(&record))
+                && now < session.valid
         });
         if !is_open && control.is_none() {
             self.accuse(Violation::Forward);
@@ -130,8 +106,15 @@ impl World {
         self.effected = self.effected.max(token);
     }
 
+    pub(crate) fn note_names(&mut self, is_changing: bool) {
+        let now = self.now();
+        let mut old = self.flights.iter().filter(|flight| !flight.names.contains(Name::New));
+        let over_old = old.any(|flight| flight.is_under_way(now));
+        self.notes.names_put(is_changing, over_old);
+    }
+
     pub(crate) fn note_eviction(&mut self, member: Incarnation, created: Revision) {
-        self.notes.evicted = true;
+        self.notes.evicted();
         self.evicted.push((member, created, self.now()));
     }
 
@@ -164,19 +147,6 @@ pub(crate) fn properties(setting: &Setting) -> Vec<Property<Protocol>> {
             world.violation != Some(Violation::Overlap)
         }),
     ];
-    properties.extend(setting.sights.iter().map(|sight| match sight {
-        Sight::TopSealed => Property::sometimes("the top token is sealed", |_, world: &World| {
-            world.notes.shows(Sight::TopSealed)
-        }),
-        Sight::SealedAfterCrash => Property::sometimes("sealed after a crash", |_, world: &World| {
-            world.notes.shows(Sight::SealedAfterCrash)
-        }),
-        Sight::SealedAfterRejoin => Property::sometimes("sealed after a rejoin", |_, world: &World| {
-            world.notes.shows(Sight::SealedAfterRejoin)
-        }),
-        Sight::SealedAfterEviction => Property::sometimes("sealed after an eviction", |_, world: &World| {
-            world.notes.shows(Sight::SealedAfterEviction)
-        }),
-    }));
+    properties.extend(setting.sights.iter().map(|sight| sight.property()));
     properties
 }

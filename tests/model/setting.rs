@@ -1,6 +1,9 @@
 //! Settings: how many of what there is, and how much may go wrong. Each is explored to its end.
 
+mod renames;
+
 use crate::action::Action;
+use crate::sights::Sight;
 
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub(crate) const FAULTS: usize = 12;
 pub(crate) struct Limits {
     /// Requests that are forwarded.
     pub(crate) requests: u8,
+    /// How often a token asks a gateway for a mark; as often as it likes, if none is said.
+    pub(crate) asks: Option<u8>,
+    /// How often gateways are given the other config, which calls the resource something else.
+    pub(crate) reloads: u8,
     /// Faults of all kinds.
     pub(crate) total: u8,
     of: [u8; FAULTS],
@@ -62,12 +69,21 @@ impl Fault {
 
 impl Limits {
     pub(crate) const fn new(requests: u8, total: u8) -> Self {
-        Self { requests, total, of: [0; FAULTS] }
+        Self { requests, asks: None, reloads: 0, total, of: [0; FAULTS] }
     }
 
     pub(crate) const fn with(mut self, fault: Fault, most: u8) -> Self {
         self.of[fault as usize] = most;
         self
+    }
+
+    /// What is counted, when nothing has happened. What has no limit is not counted: it would only tell states apart.
+    pub(crate) fn unspent(&self) -> Self {
+        Self { asks: self.asks.map(|_| 0), ..Self::default() }
+    }
+
+    pub(crate) fn allow_asking(&self, spent: &Self) -> bool {
+        self.asks.is_none() || spent.asks < self.asks
     }
 
     pub(crate) fn of(&self, fault: Fault) -> u8 {
@@ -78,20 +94,6 @@ impl Limits {
         self.total += 1;
         self.of[fault as usize] += 1;
     }
-}
-
-/// What has to be seen, or the exploration was about nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    TopSealed,
-    SealedAfterCrash,
-    SealedAfterRejoin,
-    SealedAfterEviction,
-}
-
-impl Sight {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::TopSealed, Self::SealedAfterCrash, Self::SealedAfterRejoin, Self::SealedAfterEviction];
 }
 
 /// What a setting and all smaller ones take together.
@@ -165,6 +167,8 @@ impl Setting {
             "electors" => self.electors = number > 0,
             "joins" => self.joins = number,
             "requests" => self.limits.requests = number,
+            "asks" => self.limits.asks = Some(number),
+            "reloads" => self.limits.reloads = number,
             "faults" => self.limits.total = number,
             fault => {
                 let (_, fault) = Fault::ALL.iter().find(|(name, _)| *name == fault)?;
@@ -229,8 +233,8 @@ const TWO: Limits = Limits::new(1, 2)
     .with(Fault::Break, 2)
     .with(Fault::GatewayTimeout, 2);
 
-/// All of them, the large ones last.
-pub(crate) const SETTINGS: &[Setting] = &[
+/// The large ones last.
+const SETTINGS: &[Setting] = &[
     Setting { name: "one-request", limits: Limits::new(1, 0), size: Size::Moment, ..PLAIN },
     PLAIN,
     Setting { name: "three-tokens", claims: 1, tokens: 3, ..PLAIN },
@@ -257,6 +261,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting { name: "two-faults", joins: 2, limits: TWO, size: Size::Hour, ..ALOFT },
 ];
 
+pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(renames::SETTINGS)
+}
+
 pub(crate) fn named(name: &str) -> Option<Setting> {
-    SETTINGS.iter().find(|setting| setting.name == name).copied()
+    all().find(|setting| setting.name == name).copied()
 }

@@ -5,8 +5,9 @@ use highgate::replica::{
 };
 
 use crate::control::Control;
-use crate::etcd::{Candidate, Etcd, member, name_of, resource, tombstone_of_an_era};
+use crate::etcd::{Candidate, Entry, Etcd, member, name_of, tombstone_of_an_era};
 use crate::hooks::Broken;
+use crate::naming::{Document, Name};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Txn {
@@ -18,21 +19,45 @@ pub(crate) enum Txn {
     Bury { member: Incarnation, tombstone: Tombstone },
     Forget { name: String, modified: Revision },
     Leave { me: Incarnation },
+    PutNames { era: u64, seen: Revision, names: Document, by: Putter },
+}
+
+/// For what names are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Putter {
+    /// A gateway that is about to join as this incarnation.
+    Joiner(Incarnation),
+    /// A member that was given another config.
+    Changer,
+    /// The end of a change.
+    Finisher,
 }
 
 /// What somebody is told.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// With the revision of the own key; none: it is not there.
-    Joined(Option<Revision>, Box<Snapshot>, Vec<Candidate>),
-    Listed(Box<Snapshot>, Vec<Candidate>),
+    Joined(Option<Revision>, Box<Loaded>),
+    Listed(Box<Loaded>),
     Renewed(bool),
     /// None if it was committed, which the watch tells; else the revision of the record that is there, if the era is
     /// the same.
     Proposed(Option<Refusal>),
     /// The tombstone is not there.
     NothingToForget,
+    /// Whether the names were still those that had been seen.
+    Named(bool),
     Done,
+}
+
+/// Everything there is.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) queue: Vec<Candidate>,
+    pub(crate) names: Option<(Revision, Document)>,
+    /// What the watch tells next.
+    pub(crate) next: Revision,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +70,7 @@ impl Etcd {
     pub(crate) fn run(&mut self, txn: &Txn, control: Broken) -> Reply {
         match txn {
             Txn::Join { me, era } => self.join(*me, *era, control),
-            Txn::List => Reply::Listed(Box::new(self.snapshot()), self.candidates.clone()),
+            Txn::List => Reply::Listed(Box::new(self.load())),
             Txn::Renew { me, created, era, watermark, draining } => {
                 Reply::Renewed(self.renew(*me, *created, *era, (*watermark, draining), control))
             }
@@ -54,6 +79,7 @@ impl Etcd {
             Txn::Bury { member, tombstone } => self.bury(*member, tombstone),
             Txn::Forget { name, modified } => self.forget(name, *modified),
             Txn::Leave { me } => self.leave(*me),
+            Txn::PutNames { era, seen, names, .. } => Reply::Named(self.put_names(*era, *seen, names)),
         }
     }
 
@@ -65,7 +91,12 @@ impl Etcd {
             self.commit(true, vec![Change::Member(me, member(control, at, at, 0, &[]))]);
         }
         let created = self.members.get(&me).map(|own| own.created);
-        Reply::Joined(created, Box::new(self.snapshot()), self.candidates.clone())
+        Reply::Joined(created, Box::new(self.load()))
+    }
+
+    fn load(&self) -> Loaded {
+        let (snapshot, queue) = (self.snapshot(), self.candidates.clone());
+        Loaded { snapshot, queue, names: self.names.clone(), next: self.revision + 1 }
     }
 
     fn renew(
@@ -97,20 +128,21 @@ impl Etcd {
         if self.era != era {
             return Some(Refusal::OtherEra);
         }
-        let there = self.record.modified;
+        let name = Name::of(&proposal.resource);
+        let there = self.records[name as usize].modified;
         let unchecked = control == Some(Control::SealWithoutCompare) && proposal.record.state == State::Open;
         if (there != proposal.seen && !unchecked) || !self.is_given(proposal) {
             // `seq` is put whether or not the nested transaction changes something.
             self.commit(true, Vec::new());
             return Some(Refusal::Is(there));
         }
-        self.put_record(proposal.record);
+        self.put_record(name, proposal.record);
         None
     }
 
-    pub(crate) fn put_record(&mut self, record: Record) {
+    pub(crate) fn put_record(&mut self, name: Name, record: Record) {
         let record = Record { modified: self.revision + 1, ..record };
-        self.commit(true, vec![Change::Record(resource(), record)]);
+        self.commit(true, vec![Change::Record(name.resource(), record)]);
     }
 
     fn is_given(&self, proposal: &Proposal) -> bool {
@@ -165,6 +197,16 @@ impl Etcd {
             self.commit(true, vec![Change::Forgotten(name_of(me))]);
         }
         Reply::Done
+    }
+
+    fn put_names(&mut self, era: u64, seen: Revision, names: &Document) -> bool {
+        let there = self.names.as_ref().map_or(0, |(revision, _)| *revision);
+        let is_given = self.era == era && there == seen;
+        if is_given {
+            let changes = vec![Change::Names { pending: names.is_changing() }];
+            self.append(true, Entry { changes, names: Some(names.clone()), ..Entry::default() });
+        }
+        is_given
     }
 
     /// An operator's word that the era has ended.

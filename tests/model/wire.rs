@@ -3,9 +3,9 @@
 use highgate::replica::{Answer, Applied, Change, Incarnation, Input, Record, Time};
 
 use crate::control::Control;
-use crate::etcd::resource;
+use crate::naming::{ByName, listed};
 use crate::setting::Fault;
-use crate::txn::{Refusal, Reply, Txn};
+use crate::txn::{Putter, Refusal, Reply, Txn};
 use crate::world::{Protocol, World};
 
 #[derive(Clone, Debug, Hash)]
@@ -16,8 +16,8 @@ pub(crate) struct Call {
     sent: Time,
     pub(crate) txn: Txn,
     pub(crate) stage: Stage,
-    /// For the control that loads the mark before it registers.
-    early: Option<Record>,
+    /// For the control that loads the marks before it registers.
+    early: Option<ByName<Record>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +38,7 @@ pub(crate) enum Stage {
 pub(crate) enum Heard {
     Renewed(bool),
     Proposed(Option<Refusal>),
+    Named(bool),
     /// It never comes.
     Nothing,
 }
@@ -56,7 +57,7 @@ impl Call {
 impl Protocol {
     pub(crate) fn send(&self, world: &mut World, from: usize, txn: Txn) {
         let loads = self.control == Some(Control::LoadBeforeRegister) && matches!(txn, Txn::Join { .. });
-        let early = loads.then_some(world.etcd.record);
+        let early = loads.then_some(world.etcd.records);
         let session = world.gateways[from].joins;
         world.calls.push(Call { from, session, sent: world.now(), txn, stage: Stage::Sent, early });
     }
@@ -77,6 +78,7 @@ impl Protocol {
         match self.execute(world, &txn) {
             Reply::Renewed(accepted) => Heard::Renewed(accepted),
             Reply::Proposed(refusal) => Heard::Proposed(refusal),
+            Reply::Named(done) => Heard::Named(done),
             _ => Heard::Nothing,
         }
     }
@@ -90,6 +92,7 @@ impl Protocol {
             Stage::Answered(Heard::Proposed(refusal)) => {
                 self.hear_reply(world, call, Reply::Proposed(refusal));
             }
+            Stage::Answered(Heard::Named(done)) => self.hear_reply(world, call, Reply::Named(done)),
             _ => self.hear_nothing(world, &call),
         }
     }
@@ -100,10 +103,13 @@ impl Protocol {
     }
 
     pub(crate) fn execute(&self, world: &mut World, txn: &Txn) -> Reply {
-        let (before, members) = (world.etcd.record, world.etcd.members.clone());
+        let (before, members) = (world.etcd.records, world.etcd.members.clone());
         let revision = world.etcd.revision;
         let reply = world.etcd.change(|etcd| etcd.run(txn, self.control));
-        world.judge_mark(&self.setting, self.control, &before);
+        world.judge_marks(&self.setting, self.control, &before);
+        if let (Txn::PutNames { names, .. }, Reply::Named(true)) = (txn, &reply) {
+            world.note_names(names.is_changing());
+        }
         if let (Txn::Renew { me, .. }, Reply::Renewed(true)) = (txn, &reply)
             && world.etcd.revision == revision
         {
@@ -172,25 +178,22 @@ impl Protocol {
         }
         let Call { from, sent, txn, early, .. } = call;
         match (txn, reply) {
-            (Txn::Join { me, .. }, Reply::Joined(created, mut snapshot, queue)) => {
-                let next = world.etcd.revision + 1;
-                if let (Some(early), false) = (early, snapshot.records.is_empty()) {
-                    snapshot.records = vec![(resource(), early)];
+            (Txn::Join { me, .. }, Reply::Joined(created, mut loaded)) => {
+                if let (Some(early), false) = (early, loaded.snapshot.records.is_empty()) {
+                    loaded.snapshot.records = listed(&early);
                 }
+                let knows_names = world.gateways[from].may_serve_with(loaded.names.as_ref());
                 // Validity counts from when it was sent: who was answered late tries again.
-                let Some(created) = created.filter(|_| sent == world.now()) else {
+                let Some(created) = created.filter(|_| sent == world.now() && knows_names) else {
                     return self.join_failed(world, from, me);
                 };
                 world.notes.joined(world.gateways[from].joins);
                 self.with_gateway(world, from, |gateway, moment| {
-                    ((), gateway.joined(moment, me, created, *snapshot, queue, next))
+                    ((), gateway.joined(moment, me, created, *loaded))
                 });
             }
-            (Txn::List, Reply::Listed(snapshot, queue)) => {
-                let next = world.etcd.revision + 1;
-                self.with_gateway(world, from, |gateway, moment| {
-                    ((), gateway.listed(moment, *snapshot, queue, next))
-                });
+            (Txn::List, Reply::Listed(loaded)) => {
+                self.with_gateway(world, from, |gateway, moment| ((), gateway.listed(moment, *loaded)));
             }
             (Txn::Renew { .. }, Reply::Renewed(accepted)) => self.renewed(world, from, sent, accepted),
             (Txn::Propose { proposal, .. }, Reply::Proposed(Some(refusal))) => {
@@ -205,6 +208,10 @@ impl Protocol {
             (Txn::Forget { name, .. }, Reply::NothingToForget) => {
                 self.with_gateway(world, from, |gateway, moment| ((), gateway.forgotten(moment, name)));
             }
+            (Txn::PutNames { era, by: Putter::Joiner(me), .. }, Reply::Named(true)) => {
+                self.send(world, from, Txn::Join { me, era });
+            }
+            (Txn::PutNames { by, .. }, Reply::Named(false)) => self.names_not_put(world, from, by),
             _ => {}
         }
     }
@@ -229,12 +236,21 @@ impl Protocol {
                 let (resource, seen) = (proposal.resource.clone(), proposal.seen);
                 self.input(world, call.from, Input::Failed { resource, seen });
             }
+            Txn::PutNames { by, .. } => self.names_not_put(world, call.from, *by),
             Txn::Leave { me } => {
                 let me = *me;
                 world.gateways[call.from].change(|gateway| gateway.leaving.push(me));
             }
             _ => {}
         }
+    }
+
+    fn names_not_put(&self, world: &mut World, gateway: usize, by: Putter) {
+        world.gateways[gateway].change(|gateway| match by {
+            Putter::Joiner(_) => gateway.stay_outside(),
+            Putter::Changer => gateway.config_refused(),
+            Putter::Finisher => {}
+        });
     }
 
     fn join_failed(&self, world: &mut World, gateway: usize, me: Incarnation) {

@@ -11,9 +11,11 @@ use crate::etcd::Etcd;
 use crate::flights::Flight;
 use crate::gateway::{Deed, Gateway, Moment};
 use crate::hooks::Broken;
-use crate::judge::{Notes, Violation};
+use crate::judge::Violation;
 use crate::kept::{Kept, digest};
+use crate::naming::{Document, Name};
 use crate::setting::{Limits, Setting};
+use crate::sights::Notes;
 use crate::time::at;
 use crate::wire::Call;
 
@@ -109,7 +111,7 @@ impl Protocol {
         }
         let up = self.setting.up;
         self.settle(&mut world);
-        while !world.gateways[..up].iter().all(|gateway| gateway.gate.is_open()) {
+        while !world.gateways[..up].iter().all(|gateway| gateway.gate(Name::Old).is_open()) {
             assert!(world.tick < 12, "the first token does not open: {world:#?}");
             self.tick(&mut world);
             self.settle(&mut world);
@@ -118,7 +120,7 @@ impl Protocol {
             let token = world.tokens[0];
             self.pass(&mut world, up - 1, token);
         }
-        World { spent: Limits::default(), notes: Notes::default(), ..world }
+        World { spent: self.setting.limits.unspent(), notes: Notes::default(), ..world }
     }
 
     fn after_prelude(&self) -> World {
@@ -158,15 +160,17 @@ impl Protocol {
             Deed::Send(txn) => self.send(world, gateway, txn),
             Deed::Lasts(me, until) => world.judge_validity(self.control, me, until),
             Deed::Fenced(me) => self.fenced(world, gateway, me),
+            Deed::TableReplaced => self.outdate(world, gateway),
         }
     }
 }
 
 impl World {
     fn empty(setting: &Setting) -> Self {
+        let names = (setting.limits.reloads > 0).then(Document::first);
         Self {
             tick: 2,
-            etcd: Kept::new(Etcd::default()),
+            etcd: Kept::new(Etcd::new(names)),
             gateways: (0..setting.gateways).map(|index| Kept::new(Gateway::new(index))).collect(),
             calls: Vec::new(),
             flights: Vec::new(),
@@ -182,6 +186,12 @@ impl World {
 
     pub(crate) fn now(&self) -> Time {
         at(self.tick)
+    }
+
+    /// Whether the resource is called so anywhere.
+    pub(crate) fn is_known_by(&self, name: Name) -> bool {
+        let is_checked = |gateway: &Kept<Gateway>| gateway.table.names.contains(name);
+        self.etcd.records[name as usize].modified > 0 || self.gateways.iter().any(is_checked)
     }
 }
 

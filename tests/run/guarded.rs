@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Gateway, beating, eventually, lives, times};
 
@@ -113,6 +113,25 @@ fn the_guardian_resigns_for_a_run_that_was_killed_once_its_command_is_dead() {
     assert!(killed.elapsed() >= Duration::from_millis(700), "the command had its grace");
     let last_beat = times(&gateway.read("beats")).into_iter().max().unwrap();
     assert!(last_beat < times(&gateway.read("second.out"))[0], "two commands ran at once");
+    first.says("its guardian has ended the command and resigned");
+}
+
+#[test]
+fn the_guardian_resigns_at_once_for_a_command_that_was_dead_before_run_was_killed() {
+    let gateway = Gateway::start();
+    let args = ["--resource", "r", "--ttl", "60s"];
+    let mut first = gateway.run("first", &args).sh("echo $$ > pid; exec sleep 60");
+    eventually("the command", || gateway.read("pid").ends_with('\n'));
+    let mut second = gateway.run("second", &args).sh("echo leads");
+    second.says("waiting: ");
+    // So that `run` cannot resign by itself.
+    first.signal(Signal::STOP);
+    let command = gateway.read("pid").trim().parse().ok().and_then(Pid::from_raw).unwrap();
+    kill_process(command, Signal::KILL).unwrap();
+    eventually("the end of the command", || !lives(&gateway.read("pid")));
+    first.signal(Signal::KILL);
+    first.ends();
+    assert_eq!(second.code(), 0, "it did not wait for the lease, which is longer than this test is patient");
     first.says("its guardian has ended the command and resigned");
 }
 

@@ -79,6 +79,7 @@ impl World {
     /// The last leader comes, and asks everywhere until it was let through.
     pub(crate) fn check(&mut self) {
         if self.etcd.state.era.is_some() {
+            self.settle_names();
             for resource in 0..self.resources.len() {
                 self.settle_last(resource);
                 self.ask_everywhere(resource);
@@ -86,7 +87,8 @@ impl World {
             }
         }
         let hosts = self.hosts.len();
-        if self.lines.iter().all(|line| line.last.is_some() && line.served.len() == hosts) {
+        let served = |line: &Line| line.last.is_some() && line.served.len() == hosts;
+        if self.lines.iter().all(served) && self.names_are_settled() {
             self.done = true;
             return;
         }
@@ -120,9 +122,8 @@ impl World {
     }
 
     fn thaw_if_needed(&mut self, resource: usize) {
-        let frozen =
-            self.etcd.state.fences.get(&self.resources[resource]).is_some_and(|record| record.frozen);
-        if frozen || self.plan.blocks[resource] {
+        let frozen = |name| self.etcd.state.fences.get(name).is_some_and(|record| record.frozen);
+        if self.marked_names(resource).iter().any(frozen) || self.plan.blocks[resource] {
             self.thaw(resource);
         }
     }
@@ -137,6 +138,8 @@ impl World {
             ));
         }
         lines.extend(self.describe_electors());
+        let names = self.etcd.state.names.as_ref().filter(|(_, names)| names.next.is_some());
+        lines.extend(names.map(|(at, _)| format!("the change of names of {at} is not finished")));
         for (index, host) in self.hosts.iter().enumerate() {
             let Some(session) = host.process.as_ref().and_then(|process| process.session()) else {
                 lines.push(format!("{}: outside", super::trace::letter(index)));

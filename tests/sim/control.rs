@@ -52,9 +52,12 @@ controls! {
     EraWithoutTombstone = "era-without-tombstone",
     NoCheckBetweenChunks = "no-check-between-chunks",
     GatewayTimeoutIsAnAnswer = "a-gateway-timeout-is-an-answer",
+    RenamedWithoutOldName = "renaming-without-the-old-name",
     // From here on the simulation's own.
     WildClocks = "clocks-beyond-the-assumed-error",
     PauseBeforeWrite = "pause-before-the-write",
+    NamesKnownAtOnce = "old-name-given-up-at-once",
+    NewNameFromNothing = "new-name-without-the-old-mark",
     GapIgnored = "gaps-in-seq-ignored",
     TombstoneFromSending = "tombstone-counted-from-sending",
     BlockedAtTheCut = "unknown-settled-at-the-cut",
@@ -95,6 +98,7 @@ impl Control {
             Self::RenewedByLateCopies => Focus::Joins,
             Self::BlockedAtTheCut => Focus::Operators,
             Self::IncarnationReuse => Focus::Lapses,
+            Self::RenamedWithoutOldName | Self::NamesKnownAtOnce | Self::NewNameFromNothing => Focus::Names,
             Self::ShortWait
             | Self::EvictWithoutTombstone
             | Self::TombstoneAgeIgnored

@@ -1,10 +1,11 @@
 //! The store's driver, as in `src/store/etcd/driver.rs`: what it hears, one thing after the other, and what is due.
 //!
 //! `driver/outputs.rs` carries out what the machine says, `driver/answers.rs` hears what etcd answers, and
-//! `driver/changes.rs` what the watch tells. All of it is written after the real one, call by call.
+//! `driver/changes.rs` what the watch tells, and `driver/names.rs` is about how resources are called. All of it is written after the real one, call by call.
 
 mod answers;
 mod changes;
+mod names;
 mod outputs;
 
 pub(crate) use answers::queues;
@@ -17,6 +18,7 @@ use super::clock::{MILLI, Nanos, SECOND};
 use super::control::Control;
 use super::etcd::{MemberValue, Txn};
 use super::host::{Command, Host, Joining, Leaver, Process, Stage};
+use super::naming::Tables;
 use super::trace::{letter, short};
 use super::values::Reader;
 use super::wire::Purpose;
@@ -32,7 +34,9 @@ impl World {
             return;
         }
         let (number, shown) = (self.number(), self.shown(host));
-        let process = Process::start(number, self.now, shown, self.plan.timing, self.hosts[host].disk);
+        let Host { disk, file, .. } = self.hosts[host];
+        let tables = Tables::new(self.namings[file].clone(), self.resources.len(), self.control);
+        let process = Process::start(number, (self.now, shown), self.plan.timing, disk, (file, tables));
         self.hosts[host].process = Some(process);
         self.note(|| format!("{} starts", letter(host)));
         self.poll(host);
@@ -44,6 +48,7 @@ impl World {
             return;
         }
         self.collect_left(host);
+        self.tell_known_names(host);
         self.act(host);
         while self.hosts[host].drives() && self.hear_one(host) {
             self.act(host);
@@ -105,6 +110,7 @@ impl World {
             Command::Left(resource) => self.left(host, resource),
             Command::Prove(resource, token, block) => self.prove(host, &resource, token, block),
             Command::Promise(lock_delay) => self.promise(host, lock_delay),
+            Command::Rename(config) => self.rename(host, config),
             Command::Expired => {
                 let fenced = self.hosts[host].process.as_ref().is_some_and(|process| process.until.is_none());
                 if fenced {
@@ -138,7 +144,12 @@ impl World {
 
     fn set_alarm(&mut self, host: usize) {
         let Some(process) = &self.hosts[host].process else { return };
-        let soon = self.now + if process.leavers.is_empty() { 500 * MILLI } else { 50 * MILLI };
+        let soon = match (process.leavers.is_empty(), process.tables.are_changing()) {
+            (false, _) => 50 * MILLI,
+            (true, true) => 100 * MILLI,
+            (true, false) => 500 * MILLI,
+        };
+        let soon = self.now + soon;
         let due = match &process.stage {
             Stage::Outside { try_at, joining: None } if process.stopping.is_none() => Some(*try_at),
             Stage::Outside { .. } => None,

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use highgate::replica::{Revision, Time};
+use highgate_elector::backend::etcd::graves::Graves;
 use highgate_elector::backend::etcd::ground::Ground;
 use highgate_elector::backend::etcd::lease::Lease;
 use highgate_elector::{Resource, Token};
@@ -42,6 +43,7 @@ pub(crate) struct Elector {
     /// By name.
     pool: BTreeMap<u64, Lease>,
     mirror: Mirror,
+    graves: Graves,
     /// By resource.
     candidates: BTreeMap<usize, Candidate>,
     /// What the clock showed as 0, for code that counts by `Instant`.
@@ -235,6 +237,7 @@ impl Elector {
             inbox: VecDeque::new(),
             pool: BTreeMap::new(),
             mirror: Mirror::default(),
+            graves: Graves::default(),
             candidates: BTreeMap::new(),
             origin: Instant::now(),
         }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use highgate::names::Names;
 use highgate::replica::{Incarnation, Record, Revision};
 use highgate_elector::Resource;
 
@@ -56,6 +57,8 @@ pub(crate) struct State {
     /// The version of `seq`, and the revision it was last put at.
     pub(crate) seq: (u64, Revision),
     pub(crate) fences: BTreeMap<Resource, Record>,
+    /// How resources are called, and the revision that wrote it.
+    pub(crate) names: Option<(Revision, Rc<Names>)>,
     pub(crate) members: BTreeMap<Incarnation, Kept<MemberValue>>,
     pub(crate) tombstones: BTreeMap<String, Kept<TombstoneValue>>,
     /// By resource and by the lease that they are named after.
@@ -80,6 +83,7 @@ pub(crate) enum KeyChange {
     Tombstone(String, Kept<TombstoneValue>),
     TombstoneGone(String),
     Era(u64),
+    Names(Rc<Names>),
     Came(Resource, u64, Candidate),
     Went(Resource, u64),
 }
@@ -207,6 +211,7 @@ fn apply(state: &mut State, change: &KeyChange) {
             state.era = Some(era);
             state.era_changed = state.revision;
         }
+        KeyChange::Names(names) => state.names = Some((state.revision, names)),
         KeyChange::Came(resource, lease, candidate) => {
             state.candidates.insert((resource, lease), candidate);
         }

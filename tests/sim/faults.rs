@@ -50,6 +50,7 @@ impl World {
             Fault::Freeze => self.freeze(host, length),
             Fault::DeleteByHand => self.delete_by_hand(),
             Fault::Promise => self.promise_more(host),
+            Fault::Rename => self.rename_next(),
         }
     }
 
@@ -141,7 +142,7 @@ impl World {
 
     fn freeze(&mut self, host: usize, length: Nanos) {
         let resource = self.dice.index(self.resources.len());
-        let name = self.resources[resource].clone();
+        let name = self.called(resource);
         self.command(host, Command::Input(Input::Freeze { resource: name, frozen: true }));
         self.poll(host);
         self.set_after(length, Event::Thaw { resource });
@@ -153,8 +154,10 @@ impl World {
             let again = nanos(self.plan.timing.validity) / 4;
             return self.set_after(again, Event::Thaw { resource });
         }
-        let (resource, host) = (self.resources[resource].clone(), self.dice.index(self.hosts.len()));
-        self.command(host, Command::Input(Input::Freeze { resource, frozen: false }));
+        let host = self.dice.index(self.hosts.len());
+        for resource in self.marked_names(resource) {
+            self.command(host, Command::Input(Input::Freeze { resource, frozen: false }));
+        }
         self.poll(host);
     }
 

@@ -1,21 +1,24 @@
-//! Requests: before the gate, in flight, at the upstream, and cut.
+//! Requests in flight, at the upstream, and cut; before the gate they are in `approach.rs`.
 //!
-//! Admission goes through the real ledger. The upstream takes its time, and what was cut, or belongs to a gateway
+//! The upstream takes its time, and what was cut, or belongs to a gateway
 //! that crashed or passed its validity, takes effect within D after that, or not at all: that is assumed of it.
 //! What must stay true: the judge hears of every forward, effect and certain end at its true time.
 
+mod approach;
 mod gave_up;
 mod upload;
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use highgate::ledger::{Denied, Permit, Shut};
-use highgate::replica::{Incarnation, Input, Want};
+use highgate::ledger::Permit;
+use highgate::replica::Incarnation;
 use highgate_elector::{Resource, Token};
 
-use super::clock::{MILLI, Nanos, at_most};
+use super::clock::{MILLI, at_most};
 use super::control::Control;
-use super::host::{Approach, Command};
+use super::host::Approach;
+use super::naming::Table;
 use super::trace::letter;
 use super::world::{Event, World};
 
@@ -25,8 +28,10 @@ pub(crate) struct Flight {
     incarnation: Incarnation,
     pub(crate) resource: usize,
     pub(crate) token: Token,
+    /// Under which it was admitted.
+    names: Rc<[Resource]>,
     /// Gone when the host is done with it.
-    permit: Option<Permit>,
+    held: Option<Held>,
     phase: Phase,
     /// Writes that are still to come until the upstream has the whole request.
     left: u64,
@@ -37,6 +42,12 @@ pub(crate) struct Flight {
     took_effect: bool,
     /// Everything has happened by then: the connection was cut, or is as good as cut.
     bounded: bool,
+}
+
+/// As long as a request is under way, so is the table that it was claimed by.
+struct Held {
+    permit: Permit,
+    _table: Rc<Table>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,165 +62,6 @@ enum Phase {
 }
 
 impl World {
-    pub(crate) fn arrive(&mut self, host: usize, resource: usize, token: Token) {
-        let gives_up_at = self.now + self.plan.hold;
-        let Some(process) = &mut self.hosts[host].process else { return };
-        process.waiting.push(Approach { resource, token, asked: false, asked_to_block: false, gives_up_at });
-        let process = process.number;
-        self.set(gives_up_at, Event::LookAgain { host, process });
-        self.look_again(host, process);
-    }
-
-    /// Whoever waits at a gate looks again.
-    pub(crate) fn look_again(&mut self, host: usize, process: u64) {
-        if self.hosts[host].is_paused() || self.hosts[host].process_number() != process {
-            return;
-        }
-        let Some(living) = self.hosts[host].process.as_mut().filter(|living| !living.waiting.is_empty())
-        else {
-            return;
-        };
-        let waiting = std::mem::take(&mut living.waiting);
-        let mut kept = Vec::new();
-        for mut approach in waiting {
-            if self.look(host, &mut approach) && self.now < approach.gives_up_at {
-                kept.push(approach);
-            }
-        }
-        let Some(living) = &mut self.hosts[host].process else { return };
-        living.waiting.extend(kept);
-        if !living.commands.is_empty() {
-            self.set_after(MILLI / 20, Event::Poke { host, process });
-        }
-    }
-
-    /// Whether it goes on waiting.
-    fn look(&mut self, host: usize, approach: &mut Approach) -> bool {
-        let (resource, token) = (self.resources[approach.resource].clone(), approach.token);
-        let Some(process) = &self.hosts[host].process else { return false };
-        if process.stopping.is_some() {
-            return false;
-        }
-        let cell = process.ledger.enter(&resource);
-        match cell.look(token) {
-            Ok(()) if self.plan.blocks[approach.resource] && !cell.blocks() => {
-                // What this request may leave behind has to be known to everybody before it passes.
-                if !std::mem::replace(&mut approach.asked_to_block, true) {
-                    self.command(host, Command::Input(Input::Block { resource }));
-                }
-                true
-            }
-            Ok(()) => self.admit(host, approach.resource, token),
-            Err(Denied::Raising) if self.is(Control::PerReplicaCache) => {
-                self.raise_alone(host, &resource, token)
-            }
-            Err(Denied::Raising) => true,
-            Err(Denied::Ahead { .. }) if self.is(Control::PerReplicaCache) => {
-                self.raise_alone(host, &resource, token)
-            }
-            Err(Denied::Ahead { .. }) => {
-                if !std::mem::replace(&mut approach.asked, true) {
-                    self.ask(host, approach.resource, token);
-                }
-                true
-            }
-            Err(Denied::Stale { .. }) => {
-                self.tally.stale += 1;
-                false
-            }
-            Err(_) => false,
-        }
-    }
-
-    fn ask(&mut self, host: usize, resource: usize, token: Token) {
-        let (block, issued) = (self.plan.blocks[resource], self.plan.issued[resource]);
-        let resource = self.resources[resource].clone();
-        let command = match issued {
-            true => Command::Prove(resource, token, block),
-            false => {
-                let want = Want { resource, token, block: Some(block), proof: None, patient: false };
-                Command::Input(Input::Want(want))
-            }
-        };
-        self.command(host, command);
-    }
-
-    /// The control whose replicas know only their own marks.
-    fn raise_alone(&mut self, host: usize, resource: &Resource, token: Token) -> bool {
-        let Some(process) = &self.hosts[host].process else { return false };
-        if process.ledger.enter(resource).mark() < token.get() {
-            let _ = process.ledger.close(resource, token.get(), Shut::Raised);
-        }
-        let _ = process.ledger.open(resource, token.get(), false);
-        true
-    }
-
-    /// One compare-and-swap, then the validity. False: it does not wait any longer.
-    fn admit(&mut self, host: usize, resource: usize, token: Token) -> bool {
-        let shown = self.shown(host);
-        let name = self.resources[resource].clone();
-        let Some(process) = &self.hosts[host].process else { return false };
-        if !process.holds(shown) {
-            return false;
-        }
-        let checked_only = self.is(Control::CheckThenAct);
-        let permit = match checked_only {
-            true => None,
-            false => match process.ledger.enter(&name).admit(token) {
-                Ok(permit) => Some(permit),
-                Err(denied) => return matches!(denied, Denied::Raising | Denied::Ahead { .. }),
-            },
-        };
-        let Some(session) = process.session() else {
-            self.accuse("I2", || format!("{} admits {token} for {name} outside", letter(host)));
-            return false;
-        };
-        let record = session.replica.record(&name);
-        let (incarnation, passes) =
-            (session.me, session.replica.passes(&record) && record.token == token.get());
-        let (process, lock_delay, lasts) =
-            (process.number, process.lock_delay, process.until.map_or(Duration::ZERO, |until| until - shown));
-        if !passes && !self.is(Control::OlderEraOpen) {
-            self.suspect("I2", || {
-                format!("{} admits {token} for {name}, whose mark is {record:?}", letter(host))
-            });
-        }
-        let (flight, left) = (self.number(), self.writes_to_come());
-        self.flights.insert(
-            flight,
-            Flight {
-                host,
-                process,
-                incarnation,
-                resource,
-                token,
-                permit,
-                phase: Phase::Admitted,
-                left,
-                lock_delay,
-                swept: false,
-                draw: 0,
-                took_effect: false,
-                bounded: false,
-            },
-        );
-        self.tally.admitted += 1;
-        let late = checked_only || self.is(Control::PauseBeforeWrite);
-        let delay = self.until_written(lasts, late);
-        self.set_after(delay, Event::Write { flight });
-        false
-    }
-
-    /// Mostly at once; now and then as late as the validity allows.
-    fn until_written(&mut self, lasts: Duration, late: bool) -> Nanos {
-        let lasts = super::clock::nanos(lasts);
-        match self.dice.below(20) {
-            0 => self.dice.below(lasts),
-            1..=9 if late => self.dice.below(lasts),
-            _ => self.dice.below(MILLI),
-        }
-    }
-
     /// The bytes go to the kernel. That no pause beyond the validity comes before is assumed.
     pub(crate) fn write(&mut self, id: u64) {
         let Some(flight) = self.flights.get(&id) else { return };
@@ -235,12 +87,15 @@ impl World {
         flight.phase = Phase::Forwarded;
         let (host, resource, token, incarnation) =
             (flight.host, flight.resource, flight.token, flight.incarnation);
+        let names = flight.names.clone();
         self.note(|| {
             let by = super::trace::short(incarnation);
-            format!("{} forwards {token} for r{resource} as {by} (request {id})", letter(host))
+            let names: Vec<_> = names.iter().map(Resource::as_str).collect();
+            let names = names.join(" and ");
+            format!("{} forwards {token} for {names} as {by} (request {id})", letter(host))
         });
         self.tally.forwarded += 1;
-        self.judge_forward(id, resource, token);
+        self.judge_forward(id, resource, token, names);
         self.go_on(id);
     }
 
@@ -343,6 +198,7 @@ impl World {
     fn send_again(&mut self, id: u64) {
         let Some(flight) = self.flights.get(&id) else { return };
         let Flight { host, process, incarnation, resource, token, lock_delay, .. } = *flight;
+        let names = flight.names.clone();
         let again = self.number();
         self.flights.insert(
             again,
@@ -352,7 +208,8 @@ impl World {
                 incarnation,
                 resource,
                 token,
-                permit: None,
+                names,
+                held: None,
                 phase: Phase::Admitted,
                 left: 0,
                 lock_delay,
@@ -377,7 +234,7 @@ impl World {
     fn drop_guard(&mut self, id: u64) {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         let host = flight.host;
-        drop(flight.permit.take());
+        drop(flight.held.take());
         self.poke(host);
     }
 
@@ -410,9 +267,9 @@ impl World {
         };
         if self.plan.blocks[flight.resource]
             && !matches!(self.control, Some(Control::GuardDroppedAtCut))
-            && let (Some(permit), Some(process)) = (flight.permit.take(), &self.hosts[flight.host].process)
+            && let (Some(held), Some(process)) = (flight.held.take(), &self.hosts[flight.host].process)
         {
-            process.ledger.block(permit);
+            process.ledger.block(held.permit);
         }
         self.done(id);
     }
@@ -422,7 +279,7 @@ impl World {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         flight.phase = Phase::Over;
         let host = flight.host;
-        drop(flight.permit.take());
+        drop(flight.held.take());
         self.tidy(id);
         self.poke(host);
     }
@@ -443,8 +300,8 @@ impl World {
             .flights
             .iter()
             .filter(|(_, flight)| flight.process == number && !flight.swept)
-            .filter(|(_, flight)| self.resources[flight.resource] == *resource)
-            .filter(|(_, flight)| flight.permit.as_ref().is_some_and(Permit::is_superseded))
+            .filter(|(_, flight)| flight.names.contains(resource))
+            .filter(|(_, flight)| flight.held.as_ref().is_some_and(|held| held.permit.is_superseded()))
             .map(|(id, _)| *id)
             .collect();
         let at = self.hosts[host].clock.when(self.shown(host) + patience);
@@ -514,7 +371,7 @@ impl World {
         for id in self.flights_of(host) {
             let Some(flight) = self.flights.get_mut(&id) else { continue };
             let phase = std::mem::replace(&mut flight.phase, Phase::Over);
-            drop(flight.permit.take());
+            drop(flight.held.take());
             match phase {
                 Phase::Admitted => {
                     flight.bounded = true;

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use highgate::ledger::Ledger;
 use highgate::ledger::validity::{Counted, Validity};
+use highgate::names::Names;
 use highgate::replica::{Incarnation, Input, Proposal, Replica, Revision, Time, Timing};
 use highgate_elector::{Moment, Resource, Token};
 
 use super::clock::{Clock, Nanos};
 use super::etcd::{Entry, MemberValue};
 use super::hooks::Hooks;
+use super::naming::{Table, Tables};
 use super::wire::Report;
 use super::world::Event;
 
@@ -24,6 +26,8 @@ pub(crate) struct Host {
     pub(crate) process: Option<Process>,
     /// What the last process has saved.
     pub(crate) disk: Memory,
+    /// The number of the config that its file says.
+    pub(crate) file: usize,
     pub(crate) died_at: Nanos,
     pub(crate) paused_until: Option<Nanos>,
     pub(crate) stalled_until: Option<Nanos>,
@@ -69,6 +73,13 @@ pub(crate) struct Process {
     pub(crate) timing: Timing,
     /// What the routes use by now.
     pub(crate) lock_delay: Duration,
+    pub(crate) tables: Tables,
+    /// The config that the store agrees with; the routes follow.
+    pub(crate) config: usize,
+    /// Only a start brings names: a process that joins again is checked under those in force beside its own.
+    pub(crate) has_served: bool,
+    /// When it was last looked whether everything under way has the new names.
+    pub(crate) names_looked_at: Nanos,
     pub(crate) memory: Memory,
     pub(crate) saved_at: Nanos,
     pub(crate) stage: Stage,
@@ -111,6 +122,9 @@ pub(crate) struct Session {
     pub(crate) created: Revision,
     pub(crate) confirmed: Revision,
     pub(crate) replica: Replica,
+    pub(crate) names: (Revision, Rc<Names>),
+    /// A config whose names are on their way to etcd.
+    pub(crate) renaming: Option<usize>,
     pub(crate) counted: Option<Counted>,
     pub(crate) queues: BTreeMap<Resource, BTreeMap<Revision, u64>>,
     pub(crate) seen: Revision,
@@ -153,6 +167,7 @@ pub(crate) enum Command {
     Left(Resource),
     Prove(Resource, Token, bool),
     Promise(Duration),
+    Rename(usize),
     Expired,
 }
 
@@ -161,8 +176,12 @@ pub(crate) enum Command {
 pub(crate) struct Approach {
     pub(crate) resource: usize,
     pub(crate) token: Token,
-    pub(crate) asked: bool,
-    pub(crate) asked_to_block: bool,
+    /// By which it was claimed last.
+    pub(crate) table: Rc<Table>,
+    pub(crate) names: Rc<[Resource]>,
+    /// Under which names it has asked for the raise, and for unknown outcomes to be left to an operator.
+    pub(crate) asked: Vec<Resource>,
+    pub(crate) asked_to_block: Vec<Resource>,
     pub(crate) gives_up_at: Nanos,
 }
 
@@ -172,6 +191,7 @@ impl Host {
             clock,
             process: None,
             disk: Memory::default(),
+            file: 0,
             died_at: 0,
             paused_until: None,
             stalled_until: None,
@@ -202,7 +222,13 @@ impl Host {
 }
 
 impl Process {
-    pub(crate) fn start(number: u64, now: Nanos, shown: Time, timing: Timing, memory: Memory) -> Self {
+    pub(crate) fn start(
+        number: u64,
+        (now, shown): (Nanos, Time),
+        timing: Timing,
+        memory: Memory,
+        (config, tables): (usize, Tables),
+    ) -> Self {
         let validity = Arc::new(Validity::fenced(Duration::ZERO));
         let left: Arc<Mutex<Vec<Resource>>> = Arc::default();
         let heard = left.clone();
@@ -217,6 +243,10 @@ impl Process {
             until: None,
             timing,
             lock_delay: timing.lock_delay,
+            tables,
+            config,
+            has_served: false,
+            names_looked_at: now,
             memory,
             saved_at: now,
             stage: Stage::Outside { try_at: shown, joining: None },

@@ -5,6 +5,7 @@
 //! cut or its gateway crashed or passed its validity.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use highgate::replica::{Incarnation, Record, Revision, State as Gate};
 use highgate_elector::{Resource, Token};
@@ -35,6 +36,8 @@ pub(crate) struct Judge {
     said: BTreeMap<Incarnation, (Revision, Vec<Revision>)>,
     /// By the revision they joined at, too: a join that is run twice may bring one back that never began.
     pub(crate) evicted: BTreeMap<(Incarnation, Revision), Nanos>,
+    /// A change of names is announced and not finished.
+    names_pending: bool,
     /// Marks that were ever open.
     pub(crate) opened: BTreeSet<(Resource, u64)>,
     /// When there was last no gateway that etcd knew of.
@@ -49,6 +52,8 @@ pub(crate) struct Judge {
 struct UnderWay {
     flight: u64,
     token: Token,
+    /// Under which it was admitted.
+    names: Rc<[Resource]>,
     /// None: it goes on.
     until: Option<Nanos>,
 }
@@ -105,11 +110,17 @@ impl World {
         }
     }
 
-    pub(crate) fn judge_forward(&mut self, flight: u64, resource: usize, token: Token) {
+    pub(crate) fn judge_forward(
+        &mut self,
+        flight: u64,
+        resource: usize,
+        token: Token,
+        names: Rc<[Resource]>,
+    ) {
         let now = self.now;
         let others = self.judge.others(resource, now);
         let other = others.iter().find(|one| one.token != token).map(|one| (one.flight, one.token));
-        others.push(UnderWay { flight, token, until: None });
+        others.push(UnderWay { flight, token, names, until: None });
         if let Some((request, under_way)) = other {
             self.accuse("overlap", || {
                 format!("{token} is forwarded for r{resource} (request {flight}) while {under_way} is under way (request {request})")
@@ -166,6 +177,13 @@ impl World {
                     }
                     self.tally.eras += 1;
                     self.note(|| format!("etcd {}: era {era}", entry.revision));
+                }
+                KeyChange::Names(names) => {
+                    self.tally.names_announced += u64::from(names.next.is_some());
+                    let finished = self.judge.names_pending && names.next.is_none();
+                    self.tally.names_finished += u64::from(finished);
+                    self.judge.names_pending = names.next.is_some();
+                    self.note(|| format!("etcd {}: names {}", entry.revision, names.encode()));
                 }
                 KeyChange::Member(id, kept) => self.note_word(entry, *id, &kept.value),
                 KeyChange::Came(resource, lease, candidate) => {
@@ -250,8 +268,10 @@ impl World {
     /// I3: OPEN(t) committed, so nobody has a lower gate open or a lower request under way.
     fn judge_open(&mut self, resource: &Resource, record: &Record) {
         let now = self.now;
-        let Some(index) = self.resources.iter().position(|known| known == resource) else { return };
-        let lower = self.judge.others(index, now).iter().find(|one| one.token.get() < record.token);
+        let Some(index) = self.meant_by(resource) else { return };
+        // What was admitted under other names only is waited for under those.
+        let is_lower = |one: &&UnderWay| one.token.get() < record.token && one.names.contains(resource);
+        let lower = self.judge.others(index, now).iter().find(is_lower);
         let lower = lower.map(|one| (one.flight, one.token));
         if let Some((flight, token)) = lower {
             self.suspect("I3", || {

@@ -20,6 +20,8 @@ mod hooks;
 mod host;
 mod judge;
 mod life;
+mod naming;
+mod operators;
 mod plan;
 mod tally;
 mod trace;

@@ -27,6 +27,8 @@ pub(crate) enum Focus {
     Joins,
     Eras,
     Operators,
+    /// Configs that call resources something else, gateway after gateway.
+    Names,
 }
 
 /// What may go wrong, or be done by an operator.
@@ -55,6 +57,8 @@ pub(crate) enum Fault {
     DeleteByHand,
     /// A route with a longer lock-delay.
     Promise,
+    /// The next gateway's config calls the resources something else.
+    Rename,
     /// etcd elects a new leader, and the old one may revoke leases that it had extended.
     ElectEtcd,
     PauseElector,
@@ -131,6 +135,7 @@ impl Plan {
             Focus::Joins,
             Focus::Eras,
             Focus::Operators,
+            Focus::Names,
         ];
         let drawn = dice.pick(&kinds);
         let focus = focus.unwrap_or(drawn);
@@ -141,7 +146,7 @@ impl Plan {
         // What electors do takes time from what a run with a certain kind of trouble is about.
         let elected = match focus {
             Focus::Joins => 0,
-            Focus::Restarts | Focus::Operators | Focus::Answers | Focus::Uploads => 200,
+            Focus::Restarts | Focus::Operators | Focus::Answers | Focus::Uploads | Focus::Names => 200,
             _ => 500,
         };
         let faults = faults(focus, dice);
@@ -155,12 +160,17 @@ impl Plan {
             chaos: dice.between(12, 24) * validity + 6 * delay,
             fault_every: match focus {
                 Focus::Joins => dice.between(validity / 3, 3 * validity / 2),
+                Focus::Names => dice.between(validity / 16, validity / 4),
                 _ => dice.between(validity / 3, 2 * validity),
             },
             network: network(focus, dice),
-            request_every: dice.between(validity / 40, validity / 6),
-            handover: dice.between(30, 250),
-            zombie: dice.between(50, 500),
+            request_every: match focus {
+                // Names matter most that nobody writes under for a while.
+                Focus::Names => dice.pick(&[validity / 20, validity / 5, validity / 2, validity]),
+                _ => dice.between(validity / 40, validity / 6),
+            },
+            handover: if focus == Focus::Names { dice.between(200, 500) } else { dice.between(30, 250) },
+            zombie: if focus == Focus::Names { dice.between(300, 700) } else { dice.between(50, 500) },
             service: dice.pick(&[5 * MILLI, 30 * MILLI, validity / 8, validity / 2, validity, 3 * validity]),
             hold: dice.pick(&[validity / 4, validity, 2 * validity]),
             uploads: if focus == Focus::Uploads { 900 } else { dice.pick(&[0, 200, 500]) },
@@ -200,6 +210,7 @@ fn timing(focus: Focus, dice: &mut Dice) -> Timing {
     let validity = Duration::from_millis(match focus {
         Focus::Answers => dice.pick(&[1000, 2000, 4000]),
         Focus::Joins => 500,
+        Focus::Names => dice.pick(&[1000, 4000, 4000]),
         _ => dice.pick(&[500, 1000, 1000, 2000, 4000]),
     });
     let short = Duration::from_millis(100);
@@ -234,6 +245,7 @@ fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
         Freeze,
         DeleteByHand,
         Promise,
+        Rename,
         BumpEra,
         ElectEtcd,
         PauseElector,
@@ -252,6 +264,7 @@ fn faults(focus: Focus, dice: &mut Dice) -> Vec<Fault> {
         Focus::Joins => &[Crash, Crash, Unplug, Unplug, Pause, Stall, Promise],
         Focus::Eras => &[BumpEra, Restore, Restore, Restore, Deafen, Unplug],
         Focus::Operators => &[Retire, Retire, Freeze, Freeze, BumpEra, Promise],
+        Focus::Names => &[Rename, Rename, Rename, Rename, Rename, Crash, Unplug],
     };
     let mut faults = more.repeat(3);
     faults.extend(usual);

@@ -1,7 +1,9 @@
 //! Between what etcd holds and what the machine knows, as in `src/store/etcd/values.rs`.
 
+use std::rc::Rc;
 use std::time::Duration;
 
+use highgate::names::Names;
 use highgate::replica::{Applied, Change, Member, Revision, Snapshot, Timing, Tombstone};
 use highgate_elector::Resource;
 
@@ -18,6 +20,13 @@ pub(crate) struct Reader {
 
 /// A candidate came at a revision, or went.
 pub(crate) type Poll = (Resource, u64, Option<Revision>);
+
+/// One revision, as the machine, the gateway and the elections see it.
+pub(crate) struct Sorted {
+    pub(crate) applied: Applied,
+    pub(crate) names: Option<Rc<Names>>,
+    pub(crate) polls: Vec<Poll>,
+}
 
 impl Reader {
     fn own_wait(&self) -> Duration {
@@ -86,13 +95,13 @@ impl Reader {
                 .iter()
                 .map(|(name, kept)| (name.clone(), self.tombstone(&kept.value, kept.modified)))
                 .collect(),
+            names: state.names.as_ref().filter(|(_, names)| names.next.is_some()).map(|(at, _)| *at),
         }
     }
 
-    /// One revision, as the machine and the elections see it.
-    pub(crate) fn sort(&self, entry: &Entry) -> (Applied, Vec<Poll>) {
+    pub(crate) fn sort(&self, entry: &Entry) -> Sorted {
         let mut applied = Applied { revision: entry.revision, seq: entry.seq, changes: Vec::new() };
-        let mut polls = Vec::new();
+        let (mut polls, mut names) = (Vec::new(), None);
         for change in &entry.changes {
             applied.changes.push(match change {
                 KeyChange::Fence(resource, record) => Change::Record(resource.clone(), *record),
@@ -103,6 +112,10 @@ impl Reader {
                 }
                 KeyChange::TombstoneGone(name) => Change::Forgotten(name.clone()),
                 KeyChange::Era(era) => Change::Era(*era),
+                KeyChange::Names(put) => {
+                    names = Some(put.clone());
+                    Change::Names { pending: put.next.is_some() }
+                }
                 KeyChange::Came(resource, lease, candidate) => {
                     polls.push((resource.clone(), *lease, Some(candidate.created)));
                     continue;
@@ -113,6 +126,6 @@ impl Reader {
                 }
             });
         }
-        (applied, polls)
+        Sorted { applied, names, polls }
     }
 }

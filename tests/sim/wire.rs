@@ -47,6 +47,12 @@ pub(crate) enum Purpose {
     JoinBegin {
         join: u64,
     },
+    JoinNames {
+        join: u64,
+    },
+    JoinPutNames {
+        join: u64,
+    },
     Join {
         join: u64,
         sent: Time,
@@ -90,6 +96,10 @@ pub(crate) enum Purpose {
     Forget {
         session: u64,
         name: String,
+    },
+    /// Of names that a changed config needs.
+    Rename {
+        session: u64,
     },
     Done {
         session: u64,

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 
+use highgate::config::Naming;
 use highgate::replica::{Record, Revision, Time};
 use highgate_elector::{Resource, Token};
 
@@ -19,7 +20,8 @@ use super::etcd::{Answer, Etcd, Laxity, State, Txn};
 use super::flights::Flight;
 use super::host::Host;
 use super::judge::{Judge, Violation};
-use super::plan::{Focus, Network, Plan};
+use super::naming::namings;
+use super::plan::{Fault, Focus, Network, Plan};
 use super::tally::Tally;
 use super::trace::Trace;
 use super::wire::{Call, Stream};
@@ -84,6 +86,17 @@ pub(crate) enum Event {
     StopCheck {
         host: usize,
         process: u64,
+    },
+    /// The config file is read again.
+    Reload {
+        host: usize,
+        process: u64,
+    },
+    /// The routes of a config come into force.
+    SetRoutes {
+        host: usize,
+        process: u64,
+        config: usize,
     },
     // Requests.
     Arrive {
@@ -265,6 +278,10 @@ pub(crate) struct World {
     pub(crate) early_loads: Vec<Option<BTreeMap<Resource, Record>>>,
     pub(crate) flights: BTreeMap<u64, Flight>,
     pub(crate) resources: Vec<Resource>,
+    /// What each config calls them.
+    pub(crate) namings: Vec<Naming>,
+    /// The config that gateways get one after the other.
+    pub(crate) wanted_config: usize,
     pub(crate) lines: Vec<Line>,
     /// Set once trouble has ended.
     pub(crate) quiet_since: Option<Nanos>,
@@ -321,6 +338,8 @@ impl World {
             flights: BTreeMap::new(),
             lines: resources.iter().map(|_| Line::default()).collect(),
             resources,
+            namings: namings(&plan.issued, plan.faults.contains(&Fault::Rename)),
+            wanted_config: 0,
             quiet_since: None,
             done: false,
             judge: Judge::default(),
@@ -419,6 +438,8 @@ impl World {
             Event::Resume { host } => self.resume(host),
             Event::Unstall { host } => self.unstall(host),
             Event::StopCheck { host, process } => self.stop_check(host, process),
+            Event::Reload { host, process } => self.reload(host, process),
+            Event::SetRoutes { host, process, config } => self.set_routes(host, process, config),
             Event::Arrive { host, resource, token } => self.arrive(host, resource, token),
             Event::LookAgain { host, process } => self.look_again(host, process),
             Event::Write { flight } => self.write(flight),
@@ -473,6 +494,8 @@ impl World {
             | Event::Poke { host, .. }
             | Event::Warden { host, .. }
             | Event::StopCheck { host, .. }
+            | Event::Reload { host, .. }
+            | Event::SetRoutes { host, .. }
             | Event::Arrive { host, .. }
             | Event::LookAgain { host, .. } => Some(*host),
             Event::Write { flight }

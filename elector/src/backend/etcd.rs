@@ -3,48 +3,39 @@
 //! A campaign puts a key on one of the process's few leases; the oldest key leads and its create revision is the
 //! token, which the gateways below the same prefix know before the job does. One watch serves all elections, endpoints fail over, and everything runs on a thread of its own, so
 //! that an application that blocks its runtime keeps what it leads. `connect` is called for `etcd://` URLs; the
-//! elector calls the rest through [`Backend`]. [`client`], [`txn`], [`watch`] and [`wire`] know nothing of
-//! elections: the gateway's store uses them as well, and shares [`keys`] and [`fence`] with the elector; [`ground`] and
-//! [`lease`] are public because the simulation runs them.
+//! elector calls the rest through [`Backend`]. The way to etcd, and where what is there, it has from `highgate_etcd`,
+//! as the gateway's store has; [`ground`], [`graves`] and [`lease`] are public because the simulation runs them.
 
 mod audience;
 mod campaign;
-pub mod client;
-mod endpoint;
-pub mod fence;
+pub mod graves;
 pub mod ground;
 mod interest;
 mod keeper;
-pub mod keys;
 pub mod lease;
 mod leases;
-mod login;
 mod mirror;
 pub mod once;
 mod queue;
 mod relocate;
 mod renew;
 mod seal;
-pub mod txn;
-pub mod url;
-pub mod watch;
-pub mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use highgate_etcd::keys::{self, Keys};
+use highgate_etcd::url::{self, EtcdUrl, EtcdUrlError};
+use highgate_etcd::{CallError, Client, OpenError};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-use self::client::{CallError, Client};
 use self::interest::Interests;
-use self::keys::Keys;
 use self::leases::Leases;
 use self::mirror::{Mirror, backend_error};
 use self::seal::Gateways;
-use self::url::{EtcdUrl, EtcdUrlError};
 use super::{
     Backend, BackendError, BoxFuture, Candidacy, Grant, Observation, OnceError, OnceState, OnceStep,
     RenewError,
@@ -124,7 +115,7 @@ impl<T> Drop for EndOnDrop<T> {
 }
 
 impl Core {
-    fn open(url: &EtcdUrl, sealed: bool, runtime: &Handle) -> Result<Self, client::OpenError> {
+    fn open(url: &EtcdUrl, sealed: bool, runtime: &Handle) -> Result<Self, OpenError> {
         let _within = runtime.enter();
         let client = Client::open(url)?;
         let (name, keys) = (url.to_string(), Keys::new(&url.prefix));

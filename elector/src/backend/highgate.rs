@@ -1,12 +1,16 @@
 //! Elections of a Highgate gateway, over its elections port (`highgate://127.0.0.1:9902`), or over its admin port while
-//! that is on loopback and has no secret (`highgate://127.0.0.1:9901`).
+//! that is on loopback and has no secret (`highgate://127.0.0.1:9901`). Gateways that share an etcd hold the same
+//! elections, and any of them speaks for all (`highgate://a:9902,b:9902,c:9902`).
 //!
-//! A translation of the five methods to the gateway's JSON; `wire.rs` is the HTTP, `events.rs` the stream. What
-//! must stay true: every call has a time limit, a candidacy is one connection that closes with its future (which
-//! withdraws it), and only 410 is [`RenewError::Gone`]. When an answer is lost, a lease may have been granted that
+//! A translation of the five methods to the gateway's JSON; `wire.rs` is the HTTP to one gateway, `gateways.rs` says
+//! which one is asked, `campaign.rs` stands in line and `events.rs` follows the stream. What must stay true: every call
+//! has a time limit, a candidacy is one connection at a time that closes with its future (which withdraws it), and
+//! only 410 is [`RenewError::Gone`]. When the answer of a single gateway is lost, a lease may have been granted that
 //! nobody knows of: it runs out by itself.
 
+mod campaign;
 mod events;
+mod gateways;
 mod wire;
 
 use std::sync::Arc;
@@ -24,11 +28,9 @@ use super::{
 };
 use crate::connect::shown;
 use crate::{ConnectError, Resource, Token, timestamp};
-use wire::{Answer, Wire};
+use gateways::Gateways;
+use wire::Answer;
 
-/// How long one request of a campaign waits for its turn. A place in line does not outlive its request, so this
-/// is long; but a connection that died in silence is noticed only then.
-const WAIT: Duration = Duration::from_secs(300);
 /// What a call may take, beyond what it was told to wait.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// How many renewals are on their way at once.
@@ -36,72 +38,41 @@ const RENEWALS_AT_ONCE: usize = 32;
 
 /// A gateway's elections.
 pub struct Highgate {
-    wire: Arc<Wire>,
+    gateways: Arc<Gateways>,
 }
 
 impl Highgate {
-    /// Takes a `highgate://host:port` URL, and the secret for its elections if the gateway wants one. Nothing is sent
-    /// yet.
+    /// Takes a URL like `highgate://host:port` or `highgate://host:port,host:port`, and the secret for the elections if the
+    /// gateways want one. Nothing is sent yet.
     pub fn connect(url: &str, secret: Option<&str>) -> Result<Self, ConnectError> {
         let bad = |detail| ConnectError::BadUrl { url: shown(url), detail };
-        let address = url.strip_prefix("highgate://").unwrap_or(url);
-        Ok(Self { wire: Arc::new(Wire::new(address, secret).map_err(bad)?) })
-    }
-
-    async fn contend(&self, candidacy: &Candidacy) -> Result<Grant, BackendError> {
-        let body = json!({
-            "resource": candidacy.resource.as_str(),
-            "holder": candidacy.holder,
-            "ttl_seconds": candidacy.ttl.as_secs_f64(),
-            "wait_seconds": WAIT.as_secs_f64(),
-        });
-        loop {
-            let answer = self.wire.wait("/v1/elections/campaign", &body, WAIT + CALL_LIMIT).await?;
-            match answer.status {
-                StatusCode::OK => return self.granted(candidacy, &answer.body),
-                // The wait has ended. A conflict that does not say who leads is one that waiting does not solve.
-                StatusCode::CONFLICT if answer.body.get("leader").is_some() => {}
-                _ => return Err(self.wire.failure(&answer)),
-            }
-        }
-    }
-
-    fn granted(&self, candidacy: &Candidacy, body: &Value) -> Result<Grant, BackendError> {
-        let read = || {
-            let ttl = Duration::try_from_secs_f64(body.get("ttl_seconds")?.as_f64()?).ok()?;
-            Some(Grant {
-                resource: candidacy.resource.clone(),
-                holder: candidacy.holder.clone(),
-                token: token(body.get("token")?)?,
-                lease: body.get("lease")?.as_str()?.to_owned(),
-                ttl: if ttl.is_zero() { None } else { Some(ttl) }?,
-            })
-        };
-        read().ok_or_else(|| self.wire.refused("its answer to a campaign is not one"))
+        let addresses = url.strip_prefix("highgate://").unwrap_or(url);
+        Ok(Self { gateways: Arc::new(Gateways::new(addresses, secret).map_err(bad)?) })
     }
 }
 
 impl Backend for Highgate {
     fn campaign<'a>(&'a self, candidacy: &'a Candidacy) -> BoxFuture<'a, Result<Grant, BackendError>> {
-        Box::pin(self.contend(candidacy))
+        Box::pin(campaign::contend(&self.gateways, candidacy))
     }
 
     fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<(), RenewError>>> {
-        Box::pin(renew_all(&self.wire, grants))
+        Box::pin(renew_all(&self.gateways, grants))
     }
 
     fn resign<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<(), BackendError>> {
         Box::pin(async move {
-            let answer = self.wire.call("/v1/elections/resign", &named(grant), limit(CALL_LIMIT)).await?;
+            let sent = self.gateways.call("/v1/elections/resign", &named(grant), limit(CALL_LIMIT)).await;
+            let (wire, answer) = sent?;
             match answer.status {
                 StatusCode::NO_CONTENT | StatusCode::OK | StatusCode::GONE => Ok(()),
-                _ => Err(self.wire.failure(&answer)),
+                _ => Err(wire.failure(&answer)),
             }
         })
     }
 
     fn observe(&self, resource: &Resource) -> Observation {
-        events::observe(self.wire.clone(), resource)
+        events::observe(self.gateways.clone(), resource)
     }
 
     fn once<'a>(
@@ -117,29 +88,29 @@ impl Backend for Highgate {
             };
             let mut body = named(grant);
             body["key"] = key.into();
-            let answer = self.wire.call(path, &body, limit(CALL_LIMIT)).await?;
+            let (wire, answer) = self.gateways.call(path, &body, limit(CALL_LIMIT)).await?;
             match answer.status {
                 StatusCode::OK => Ok(once_state(&answer)
-                    .ok_or_else(|| self.wire.refused("its answer on a run-once key is not one"))?),
+                    .ok_or_else(|| wire.refused("its answer on a run-once key is not one"))?),
                 StatusCode::GONE => Err(OnceError::Deposed),
-                _ => Err(self.wire.failure(&answer).into()),
+                _ => Err(wire.failure(&answer).into()),
             }
         })
     }
 }
 
 /// Each on its own, some at once; those that take too long fail alone.
-async fn renew_all(wire: &Arc<Wire>, grants: &[Grant]) -> Vec<Result<(), RenewError>> {
+async fn renew_all(gateways: &Arc<Gateways>, grants: &[Grant]) -> Vec<Result<(), RenewError>> {
     let shortest = grants.iter().map(|grant| grant.ttl).min().unwrap_or(CALL_LIMIT);
     // Just under the third of a ttl that the elector gives to all of them.
     let limit = limit((shortest * 3 / 10).min(CALL_LIMIT));
     let places = Arc::new(Semaphore::new(RENEWALS_AT_ONCE));
     let mut tasks = JoinSet::new();
     for (at, grant) in grants.iter().enumerate() {
-        let (wire, places, body) = (wire.clone(), places.clone(), named(grant));
+        let (gateways, places, body) = (gateways.clone(), places.clone(), named(grant));
         tasks.spawn(async move {
             let _place = timeout_at(limit, places.acquire()).await;
-            (at, renew(&wire, &body, limit).await)
+            (at, renew(&gateways, &body, limit).await)
         });
     }
     let mut answers: Vec<_> = grants.iter().map(|_| None).collect();
@@ -148,12 +119,12 @@ async fn renew_all(wire: &Arc<Wire>, grants: &[Grant]) -> Vec<Result<(), RenewEr
             answers[at] = Some(answer);
         }
     }
-    let unanswered = || Err(wire.unavailable("a renewal was not sent").into());
+    let unanswered = || Err(gateways.wire(gateways.current()).unavailable("a renewal was not sent").into());
     answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
 }
 
-async fn renew(wire: &Wire, body: &Value, limit: Instant) -> Result<(), RenewError> {
-    let answer = wire.call("/v1/elections/renew", body, limit).await?;
+async fn renew(gateways: &Gateways, body: &Value, limit: Instant) -> Result<(), RenewError> {
+    let (wire, answer) = gateways.call("/v1/elections/renew", body, limit).await?;
     match answer.status {
         StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
         StatusCode::GONE => Err(RenewError::Gone),

@@ -16,7 +16,7 @@ use super::follow::Follow;
 use crate::Moment;
 use crate::backend::{BackendError, Grant, Leader, RenewError};
 use crate::backoff::Backoff;
-use crate::heartbeat::Heart;
+use crate::heartbeat::Renewer;
 use crate::leadership::Leadership;
 use crate::leadership::term::{Term, validity};
 
@@ -25,7 +25,7 @@ use crate::leadership::term::{Term, validity};
 pub enum CampaignError {
     #[error("the campaign was refused")]
     Refused(#[source] BackendError),
-    #[error("the heart has stopped")]
+    #[error("the renewer has stopped")]
     Stopped,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn contend(settings: Arc<Settings>) -> Result<Leadership, Campa
         match ask(&settings).await {
             Ok(grant) => {
                 backoff.reset();
-                let claim = Claim { grant: Some(grant), heart: &settings.heart };
+                let claim = Claim { grant: Some(grant), renewer: &settings.renewer };
                 if let Some((grant, until)) = claim.confirm(asked, settings.heartbeat).await {
                     let leadership = seat(&settings, grant, until);
                     if !settings.strict || outlasts_the_one_before(&leadership, settings.heartbeat).await {
@@ -79,7 +79,7 @@ pub(super) async fn contend(settings: Arc<Settings>) -> Result<Leadership, Campa
 
 /// One candidacy, telling meanwhile who leads.
 async fn ask(settings: &Arc<Settings>) -> Result<Grant, BackendError> {
-    let campaign = settings.heart.backend().campaign(&settings.candidacy);
+    let campaign = settings.renewer.backend().campaign(&settings.candidacy);
     if settings.on_wait.is_none() {
         return campaign.await;
     }
@@ -106,9 +106,11 @@ async fn tell_who_leads(settings: &Arc<Settings>) -> Infallible {
 fn seat(settings: &Settings, grant: Grant, until: Moment) -> Leadership {
     // What was granted may be shorter than what was asked for.
     let heartbeat = settings.heartbeat.min(grant.ttl / 3);
-    let term = Arc::new(Term::new(grant, until, settings.metrics.clone()));
-    settings.heart.adopt(term.clone(), heartbeat, settings.watchdog);
-    Leadership::new(term, settings.heart.clone())
+    let is_shorter = grant.ttl < settings.candidacy.ttl;
+    let grace = if is_shorter { settings.grace.min(grant.ttl / 3) } else { settings.grace };
+    let term = Arc::new(Term::new(grant, until, grace, settings.metrics.clone()));
+    settings.renewer.adopt(term.clone(), heartbeat, settings.watchdog);
+    Leadership::new(term, settings.renewer.clone())
 }
 
 /// Waits until a leader before this one, with the same ttl, can no longer think that it leads, by a clock that is
@@ -138,7 +140,7 @@ impl Settings {
 /// A grant that nobody leads by yet. Dropped, it is resigned.
 struct Claim<'a> {
     grant: Option<Grant>,
-    heart: &'a Heart,
+    renewer: &'a Renewer,
 }
 
 impl Claim<'_> {
@@ -155,7 +157,7 @@ impl Claim<'_> {
             if sent.since(granted) > grant.ttl {
                 return None;
             }
-            match renew(self.heart, grant).await {
+            match renew(self.renewer, grant).await {
                 Some(Ok(())) => {
                     return self.grant.take().map(|grant| (grant.clone(), sent + validity(grant.ttl)));
                 }
@@ -169,12 +171,12 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(grant) = self.grant.take() {
-            self.heart.resign_in_background(grant);
+            self.renewer.resign_in_background(grant);
         }
     }
 }
 
-async fn renew(heart: &Heart, grant: &Grant) -> Option<Result<(), RenewError>> {
-    let renewal = heart.backend().renew(std::slice::from_ref(grant));
+async fn renew(renewer: &Renewer, grant: &Grant) -> Option<Result<(), RenewError>> {
+    let renewal = renewer.backend().renew(std::slice::from_ref(grant));
     timeout(grant.ttl / 3, renewal).await.ok().and_then(|answers| answers.into_iter().next())
 }

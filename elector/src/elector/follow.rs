@@ -79,7 +79,7 @@ impl Follow {
 
 impl Settings {
     fn observe(&self) -> Observation {
-        self.heart.backend().observe(&self.candidacy.resource)
+        self.renewer.backend().observe(&self.candidacy.resource)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which terms the heart renews, and when: the schedule without the clock, the thread and the backend.
+//! Which terms the renewer renews, and when: the schedule without the clock, the thread and the backend.
 //!
 //! What must stay true: renewals that may go together do, so that a process with thousands of elections calls its
 //! backend once a heartbeat; and a term whose renewal is under way is not sent a second time meanwhile.
@@ -54,9 +54,10 @@ impl Table {
         self.0.values().map(Entry::next).min()
     }
 
-    /// Drops the terms that are over, and takes those that are to be renewed now.
+    /// Drops the terms that are over, tells the work of those that are about to be, and takes those that are to be renewed now.
     pub(super) fn round(&mut self, now: Moment) -> Vec<Arc<Term>> {
         self.0.retain(|_, entry| entry.term.check().is_ok());
+        self.0.values().for_each(|entry| entry.term.stop_in_time());
         if !self.0.values().any(|entry| entry.is_due(now)) {
             return Vec::new();
         }
@@ -96,7 +97,8 @@ impl Entry {
 
     fn next(&self) -> Moment {
         let end = self.term.valid_until().unwrap_or_else(|_| Moment::now());
-        if self.under_way { end } else { end.min(self.due) }
+        let stop = self.term.stop_at().unwrap_or(end);
+        if self.under_way { end.min(stop) } else { end.min(stop).min(self.due) }
     }
 
     /// Takes it into a round that goes off now, if it is due until the middle to the next one.
@@ -110,6 +112,7 @@ impl Entry {
             return None;
         }
         self.under_way = true;
+        self.term.asked();
         Some(self.term.clone())
     }
 }

@@ -1,4 +1,4 @@
-//! The heart's thread: waits for the next round or the next deadline, and sends the renewals.
+//! The renewer's thread: waits for the next round or the next deadline, and sends the renewals.
 
 use std::io;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{Chest, unavailable};
+use super::{Shared, unavailable};
 use crate::Moment;
 use crate::backend::{Grant, RenewError};
 use crate::clock::Alarm;
 use crate::leadership::term::Term;
 
 /// Starts the thread. It ends when the other end of `stopped` is dropped.
-pub(super) fn start(chest: Arc<Chest>, stopped: oneshot::Receiver<()>) -> io::Result<Handle> {
+pub(super) fn start(shared: Arc<Shared>, stopped: oneshot::Receiver<()>) -> io::Result<Handle> {
     let (tell, told) = mpsc::sync_channel(1);
-    thread::Builder::new().name("elector-heart".to_owned()).spawn(move || match prepare() {
+    thread::Builder::new().name("elector-renewer".to_owned()).spawn(move || match prepare() {
         Ok((runtime, alarm)) => {
             let _waiting = tell.send(Ok(runtime.handle().clone()));
-            let arrest = Arrest(chest);
+            let end_all = EndAll(shared);
             // What fails here is the timer itself; then the leaderships end rather than never expire.
-            let _alarm_failed = runtime.block_on(beat(&arrest.0, alarm, stopped));
+            let _alarm_failed = runtime.block_on(beat(&end_all.0, alarm, stopped));
         }
         Err(error) => {
             let _waiting = tell.send(Err(error));
         }
     })?;
-    told.recv().unwrap_or_else(|_| Err(io::Error::other("the heart's thread ended at its start")))
+    told.recv().unwrap_or_else(|_| Err(io::Error::other("the renewer's thread ended at its start")))
 }
 
 fn prepare() -> io::Result<(Runtime, Alarm)> {
@@ -43,42 +43,42 @@ fn prepare() -> io::Result<(Runtime, Alarm)> {
 }
 
 /// However the thread ends, nobody goes on believing that somebody renews.
-struct Arrest(Arc<Chest>);
+struct EndAll(Arc<Shared>);
 
-impl Drop for Arrest {
+impl Drop for EndAll {
     fn drop(&mut self) {
         self.0.table().abandon();
     }
 }
 
-async fn beat(chest: &Arc<Chest>, alarm: Alarm, mut stopped: oneshot::Receiver<()>) -> io::Result<()> {
+async fn beat(shared: &Arc<Shared>, alarm: Alarm, mut stopped: oneshot::Receiver<()>) -> io::Result<()> {
     loop {
-        let next = chest.table().next();
+        let next = shared.table().next();
         tokio::select! {
             _ = &mut stopped => return Ok(()),
-            () = chest.changed.notified() => {}
+            () = shared.changed.notified() => {}
             rung = alarm.until(next) => rung?,
         }
-        let round = chest.table().round(Moment::now());
+        let round = shared.table().round(Moment::now());
         if !round.is_empty() {
-            tokio::spawn(renew(chest.clone(), round));
+            tokio::spawn(renew(shared.clone(), round));
         }
     }
 }
 
 /// One round: everything that is due, in one call.
-async fn renew(chest: Arc<Chest>, terms: Vec<Arc<Term>>) {
+async fn renew(shared: Arc<Shared>, terms: Vec<Arc<Term>>) {
     let grants: Vec<Grant> = terms.iter().map(|term| term.grant.clone()).collect();
     let limit = grants.iter().map(|grant| grant.ttl).min().unwrap_or(Duration::ZERO) / 3;
     let sent = Moment::now();
     // The backend has its own time limit for each; this one is for a backend that forgot.
-    let mut answers = timeout(limit, chest.backend.renew(&grants)).await.unwrap_or_default().into_iter();
+    let mut answers = timeout(limit, shared.backend.renew(&grants)).await.unwrap_or_default().into_iter();
     let took = Moment::now().since(sent);
     for term in &terms {
         let missing = || Err(RenewError::Failed(unavailable("no answer to a renewal in time")));
-        chest.table().settle(term, sent, answers.next().unwrap_or_else(missing));
+        shared.table().settle(term, sent, answers.next().unwrap_or_else(missing));
         let remaining = term.valid_until().map_or(Duration::ZERO, Moment::remaining);
         term.metrics.beat(took, remaining);
     }
-    chest.changed.notify_one();
+    shared.changed.notify_one();
 }

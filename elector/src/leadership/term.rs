@@ -1,8 +1,12 @@
-//! One term of leadership, as its guard, its handles and the heart share it.
+//! One term of leadership, as its guard, its handles and the renewer share it.
 //!
-//! Everybody asks [`Term::check`]; only the heart extends. What must stay true: a term that was once seen to be
+//! Everybody asks [`Term::check`]; only the renewer extends. What must stay true: a term that was once seen to be
 //! over stays over, whatever answer arrives late, and its deadline is counted from before a renewal was sent,
-//! so that it passes before the backend can give the leadership to anybody else.
+//! so that it passes before the backend can give the leadership to anybody else. Its work is told to stop one grace
+//! earlier, or when the term ends if that is sooner, and once only: a renewal that comes later takes nothing back.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,23 +23,40 @@ pub(crate) struct Term {
     pub(crate) grant: Grant,
     /// Until when it is valid, in nanoseconds of [`Moment`]; 0 once it is over. It only ever moves up, then to 0.
     until: AtomicU64,
+    /// What the work gets to stop in.
+    grace: Duration,
     progress: AtomicU64,
-    /// The watchdog keeps the heart from renewing.
+    /// The watchdog keeps the renewer from renewing.
     withheld: AtomicBool,
+    /// The backend owes an answer to a renewal, or failed to renew.
+    unanswered: AtomicBool,
+    /// When the work has to have stopped, and why. Written once.
+    stop: watch::Sender<Option<Stop>>,
     /// Why it is over. Written once.
     lost: watch::Sender<Option<Lost>>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
+/// The word to the work that it has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) why: Lost,
+    /// When it has to have stopped: a grace later, and never after the last moment of the lease.
+    pub(crate) by: Moment,
+}
+
 impl Term {
     /// The term that a grant begins, counted as an election.
-    pub(crate) fn new(grant: Grant, until: Moment, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(grant: Grant, until: Moment, grace: Duration, metrics: Arc<Metrics>) -> Self {
         metrics.won(grant.token);
         Self {
             grant,
             until: AtomicU64::new(until.nanos()),
+            grace,
             progress: AtomicU64::new(Moment::now().nanos()),
             withheld: AtomicBool::new(false),
+            unanswered: AtomicBool::new(false),
+            stop: watch::Sender::new(None),
             lost: watch::Sender::new(None),
             metrics,
         }
@@ -56,7 +77,7 @@ impl Term {
             if Moment::now() < Moment::from_nanos(until) {
                 return Ok(Moment::from_nanos(until));
             }
-            // Not by a plain store: the heart may have extended it since it was read.
+            // Not by a plain store: the renewer may have extended it since it was read.
             if self.until.compare_exchange(until, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 self.end(self.expiry());
             }
@@ -68,6 +89,7 @@ impl Term {
         let extended = sent + validity(self.grant.ttl);
         loop {
             let held = self.valid_until()?;
+            self.unanswered.store(false, Ordering::Relaxed);
             if held >= extended {
                 return Ok(held);
             }
@@ -90,7 +112,9 @@ impl Term {
             let first = told.is_none();
             if first {
                 *told = Some(lost);
-                self.until.store(0, Ordering::Release);
+                // Zero already if the deadline has just passed: then there is no time left to stop in.
+                let held = Moment::from_nanos(self.until.swap(0, Ordering::AcqRel));
+                self.tell_to_stop(lost, held.min(Moment::now() + self.grace));
                 self.metrics.ended();
             }
             first
@@ -107,6 +131,57 @@ impl Term {
         lost.unwrap_or(Lost::Expired)
     }
 
+    /// The token, if the work may go on.
+    pub(crate) fn proceed(&self) -> Result<Token, Lost> {
+        let token = self.check()?;
+        self.stop_in_time();
+        match self.told() {
+            Some(stop) => Err(stop.why),
+            None => Ok(token),
+        }
+    }
+
+    /// Tells the work to stop if no more than its grace remains.
+    pub(crate) fn stop_in_time(&self) {
+        let Ok(until) = self.valid_until() else { return };
+        if Moment::now() >= until.before(self.grace) {
+            self.tell_to_stop(self.expiry(), until);
+        }
+    }
+
+    /// When the work is told to stop unless the term is renewed; none once it was told.
+    pub(crate) fn stop_at(&self) -> Option<Moment> {
+        let until = self.valid_until().ok()?;
+        self.told().is_none().then(|| until.before(self.grace))
+    }
+
+    /// Returns when the work has to stop.
+    pub(crate) async fn stop(&self) -> Stop {
+        let mut told = self.stop.subscribe();
+        self.stop_in_time();
+        let stop = told.wait_for(Option::is_some).await.ok().and_then(|stop| *stop);
+        stop.unwrap_or(Stop { why: Lost::Expired, by: Moment::now() })
+    }
+
+    fn told(&self) -> Option<Stop> {
+        *self.stop.borrow()
+    }
+
+    fn tell_to_stop(&self, why: Lost, by: Moment) {
+        self.stop.send_if_modified(|told| {
+            let first = told.is_none();
+            if first {
+                *told = Some(Stop { why, by });
+            }
+            first
+        });
+    }
+
+    /// A renewal goes out.
+    pub(crate) fn asked(&self) {
+        self.unanswered.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn progress(&self) {
         self.progress.store(Moment::now().nanos(), Ordering::Relaxed);
     }
@@ -120,7 +195,13 @@ impl Term {
     }
 
     fn expiry(&self) -> Lost {
-        if self.withheld.load(Ordering::Relaxed) { Lost::Stuck } else { Lost::Expired }
+        if self.withheld.load(Ordering::Relaxed) {
+            Lost::Stuck
+        } else if self.unanswered.load(Ordering::Relaxed) {
+            Lost::BackendAway
+        } else {
+            Lost::Expired
+        }
     }
 
     fn reason(&self) -> Lost {
@@ -133,54 +214,4 @@ impl Term {
 /// this one (0.5 % at the most), and whoever waits for the end has to be woken before somebody else leads.
 pub fn validity(ttl: Duration) -> Duration {
     ttl - (ttl / 100).max(Duration::from_millis(10)).min(ttl / 4)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Resource;
-
-    fn term(ttl: Duration) -> Term {
-        let grant = Grant {
-            resource: Resource::parse("ledger").unwrap(),
-            holder: "me".to_owned(),
-            token: Token::new(7).unwrap(),
-            lease: "1".to_owned(),
-            ttl,
-        };
-        Term::new(grant, Moment::now() + ttl, Arc::new(Metrics::new("ledger")))
-    }
-
-    #[test]
-    fn a_term_that_expired_is_not_brought_back_by_a_late_renewal() {
-        let term = term(Duration::from_millis(1));
-        std::thread::sleep(Duration::from_millis(2));
-        assert_eq!(term.renewed(Moment::now()), Err(Lost::Expired));
-        assert_eq!(term.check(), Err(Lost::Expired));
-    }
-
-    #[test]
-    fn a_renewal_counts_from_when_it_was_sent_and_never_shortens() {
-        let term = term(Duration::from_secs(10));
-        let held = term.valid_until().unwrap();
-        assert_eq!(term.renewed(Moment::from_nanos(1)), Ok(held));
-        let sent = Moment::now() + Duration::from_secs(1);
-        assert_eq!(term.renewed(sent), Ok(sent + Duration::from_millis(9900)));
-    }
-
-    #[tokio::test]
-    async fn the_first_reason_stays() {
-        let term = term(Duration::from_secs(10));
-        term.end(Lost::Deposed);
-        term.end(Lost::Resigned);
-        assert_eq!((term.check(), term.lost().await), (Err(Lost::Deposed), Lost::Deposed));
-    }
-
-    #[test]
-    fn a_term_that_expires_while_the_watchdog_withholds_renewals_is_stuck() {
-        let term = term(Duration::from_millis(2));
-        std::thread::sleep(Duration::from_millis(3));
-        assert!(term.is_stuck(Duration::from_millis(1)));
-        assert_eq!(term.check(), Err(Lost::Stuck));
-    }
 }

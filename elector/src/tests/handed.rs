@@ -66,8 +66,8 @@ async fn a_grant_after_a_long_wait_is_valid_for_a_whole_ttl_from_its_confirmatio
 
 #[tokio::test]
 async fn the_heart_stops_with_its_last_leadership_and_resigns_that_first() {
-    let World { fake, heart, resource } = World::new();
-    let elector = Elector::builder(heart, resource.clone()).ttl(ms(60_000)).build().unwrap();
+    let World { fake, renewer, resource } = World::new();
+    let elector = Elector::builder(renewer, resource.clone()).ttl(ms(60_000)).build().unwrap();
     let leadership = elector.campaign().await.unwrap();
     drop(elector);
     drop(leadership);

@@ -1,6 +1,5 @@
 //! What a leadership outlives, and how it is renewed.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -35,7 +34,8 @@ async fn many_leaderships_are_renewed_in_one_call_per_heartbeat() {
     let mut held = Vec::new();
     for number in 0..500 {
         let resource = Resource::parse(&format!("job/{number}")).unwrap();
-        let elector = Elector::builder(&world.heart, resource).ttl(Duration::from_secs(3)).build().unwrap();
+        let elector = Elector::builder(&world.renewer, resource).ttl(Duration::from_secs(3));
+        let elector = elector.heartbeat(Duration::from_secs(1)).build().unwrap();
         held.push(elector.campaign().await.unwrap());
     }
     tokio::time::sleep(ms(2500)).await;
@@ -80,6 +80,11 @@ fn a_ttl_under_three_heartbeats_is_refused() {
     assert!(matches!(build(101), Err(BuildError::TooShort { .. })));
     assert!(build(100).is_ok());
     assert!(matches!(build(0), Err(BuildError::NoHeartbeat)));
+    let grace = |grace| world.settings().heartbeat(ms(100)).grace(ms(grace)).build().map(drop);
+    assert!(grace(189).is_ok());
+    let refused = grace(190).unwrap_err().to_string();
+    assert!(refused.ends_with("it has to be under 190ms"), "{refused}");
+    assert!(matches!(world.settings().grace(ms(300)).build(), Err(BuildError::GraceTooLong { .. })));
     assert!(matches!(world.settings().holder("").build(), Err(BuildError::NoHolder)));
 }
 
@@ -89,29 +94,6 @@ fn two_electors_of_a_process_have_different_holders_that_name_it() {
     let (one, other) = (world.elector(), world.elector());
     assert_ne!(one.holder(), other.holder());
     assert!(one.holder().contains(&format!("-{}-", std::process::id())));
-}
-
-#[tokio::test]
-async fn run_leads_again_after_a_loss_and_cancels_the_work() {
-    let world = World::new();
-    let mut terms = 0;
-    let told = world
-        .elector()
-        .run(|leadership| {
-            terms += 1;
-            let (fake, resource, last) = (world.fake.clone(), world.resource.clone(), terms == 3);
-            async move {
-                if last {
-                    return ControlFlow::Break(leadership.token());
-                }
-                fake.evict(&resource);
-                std::future::pending().await
-            }
-        })
-        .await
-        .unwrap();
-    assert_eq!(terms, 3);
-    assert_eq!(world.fake.leader(&world.resource), None, "resigned, with token {told}");
 }
 
 #[tokio::test]

@@ -15,11 +15,11 @@ async fn a_leader_that_cannot_renew_notices_before_the_backend_gives_its_leaders
     tokio::time::sleep(ms(20)).await;
     let (believed, until) = (leadership.valid_until(), world.fake.until(&world.resource).unwrap());
     assert!(believed < until, "it is over before the lease is");
-    assert_eq!(leadership.lost().await, Lost::Expired);
+    assert_eq!(leadership.lost().await, Lost::BackendAway);
     assert!(!leadership.is_valid() && leadership.remaining().is_zero());
     world.fake.cut(false);
     tokio::time::sleep(ms(150)).await;
-    assert_eq!(leadership.check(), Err(Lost::Expired), "it is final");
+    assert_eq!(leadership.check(), Err(Lost::BackendAway), "it is final");
 }
 
 #[tokio::test]

@@ -1,20 +1,13 @@
-//! What others get to see: observers, metrics and the receivers of requests.
+//! What others get to see: observers and metrics.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::sync::Mutex;
-use std::task::{Context, Poll};
 
-use http::Request;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata};
 use metrics::{Recorder, SharedString, Unit};
-use tower_layer::Layer;
-use tower_service::Service;
 
 use super::*;
 use crate::Lost;
-use crate::header::{FencingError, FencingLayer};
 use crate::stream::next;
 
 #[tokio::test]
@@ -34,40 +27,6 @@ async fn an_observer_is_told_every_change_once_through_failures_of_the_backend()
         state = next(&mut stream).await.unwrap();
     }
     assert_eq!(state.unwrap(), None, "and not once more that it led");
-}
-
-/// A client that answers with the token it was sent.
-struct Echo;
-
-impl Service<Request<()>> for Echo {
-    type Response = Vec<String>;
-    type Error = Infallible;
-    type Future = Ready<Result<Vec<String>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<()>) -> Self::Future {
-        let all = |name: &str| request.headers().get_all(name).into_iter().cloned().collect::<Vec<_>>();
-        let values = [all("x-fencing-token"), all("x-fencing-resource")].concat();
-        ready(Ok(values.iter().map(|value| value.to_str().unwrap().to_owned()).collect()))
-    }
-}
-
-#[tokio::test]
-async fn requests_carry_the_token_and_its_resource_and_none_are_sent_once_the_leadership_is_over() {
-    let world = World::new();
-    let leadership = world.elector().campaign().await.unwrap();
-    let mut client = FencingLayer::new(leadership.source()).layer(Echo);
-    let request = || {
-        let request = Request::builder().header("X-Fencing-Token", "1000000");
-        request.header("X-Fencing-Resource", "another").body(()).unwrap()
-    };
-    let sent = client.call(request()).await.unwrap();
-    assert_eq!(sent, [leadership.token().to_string(), world.resource.to_string()]);
-    drop(leadership);
-    assert!(matches!(client.call(request()).await, Err(FencingError::Lost(Lost::Resigned))));
 }
 
 /// Keeps the last value of gauges, the sum of counters and the count of histograms, by name.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use highgate_elector::{Elector, Heart, Resource, TokenSource, connect};
+use highgate_elector::{Elector, Renewer, Resource, TokenSource, connect};
 use tokio::task::JoinSet;
 
 use super::fixture::{Fixture, within};
@@ -37,13 +37,13 @@ pub(crate) async fn never_are_two_leaderships_valid_at_once<F: Fixture>(fixture:
     within(PATIENCE, "everybody has led three times", all).await;
 }
 
-pub(crate) async fn a_thousand_elections_share_one_heart<F: Fixture>(fixture: F) {
-    let heart = Heart::new(connect(&fixture.url()).unwrap());
+pub(crate) async fn a_thousand_elections_share_one_renewer<F: Fixture>(fixture: F) {
+    let renewer = Renewer::new(connect(&fixture.url()).unwrap());
     let ttl = Duration::from_secs(6);
     let mut campaigns = JoinSet::new();
     for number in 0..1000 {
         let resource = Resource::parse(&format!("job/{number}")).unwrap();
-        let elector = Elector::builder(&heart, resource).ttl(ttl).build().unwrap();
+        let elector = Elector::builder(&renewer, resource).ttl(ttl).build().unwrap();
         campaigns.spawn(async move { elector.campaign().await.unwrap() });
     }
     let mut held = Vec::new();

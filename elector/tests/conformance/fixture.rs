@@ -25,7 +25,7 @@ pub(crate) trait Fixture: Sized {
 
     fn url(&self) -> String;
 
-    /// A process of its own: an own connection and an own heart, and it can crash.
+    /// A process of its own: an own connection and an own renewer, and it can crash.
     fn party(&self) -> Party {
         Party::new(&self.url(), Self::TTL)
     }

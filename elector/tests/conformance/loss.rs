@@ -26,7 +26,7 @@ pub(crate) async fn loss_is_noticed_before_anybody_else_leads<F: Fixture>(fixtur
         party.crash();
         let won = within(PATIENCE, "the rival leads", won).await.unwrap();
         let (lost, noticed) = within(PATIENCE, "the loss is noticed", noticed).await.unwrap();
-        assert_eq!(lost, Lost::Expired);
+        assert_eq!(lost, Lost::BackendAway);
         assert!(noticed < won, "noticed {:?} after the rival led", noticed.since(won));
     }
 }

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use highgate_elector::backend::etcd::client::Client;
-use highgate_elector::backend::etcd::url::EtcdUrl;
-use highgate_elector::backend::etcd::wire::RangeRequest;
+use highgate_etcd::url::EtcdUrl;
+use highgate_etcd::{Client, Range};
 use tokio::task::JoinSet;
 
 use super::server::{Cluster, Node};
@@ -52,7 +51,7 @@ async fn ask_all(client: &Client) {
     let mut asking = JoinSet::new();
     for number in 0..ASKERS {
         let client = client.clone();
-        asking.spawn(async move { client.call(RangeRequest::key(format!("/test/{number}"))).await });
+        asking.spawn(async move { client.range(Range::key(format!("/test/{number}"))).await });
     }
     for answer in asking.join_all().await {
         answer.expect("the login was fetched anew");

@@ -104,7 +104,7 @@ async fn whoever_leads_in_the_backup_leads_again_in_the_next_era() {
     cluster.ask(&["put", "/test/era", "1"]);
 
     assert!(matches!(renewed(&backend, &first).await, Err(RenewError::Gone)), "its token is of another era");
-    // The old key goes when the ttl of its leadership is over.
+    // The old key goes with that.
     let second = within(SOON, campaign(&backend, candidacy("r", "me", 3))).await.unwrap();
     assert!(second.token.get() > 1 << 48);
     renewed(&backend, &second).await.expect("it leads");

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use highgate_elector::Token;
-use highgate_elector::backend::etcd::fence::Fence;
 use highgate_elector::backend::{Backend, BackendError};
+use highgate_etcd::fence::Fence;
 
 use super::relay::Relay;
 use super::sealer::Sealer;

@@ -3,15 +3,10 @@
 use std::time::{Duration, Instant};
 
 use highgate_elector::Token;
-use highgate_elector::backend::etcd::client::Client;
-use highgate_elector::backend::etcd::fence::{Fence, MemberValue};
-use highgate_elector::backend::etcd::keys::{Key, Keys};
-use highgate_elector::backend::etcd::txn::prefix_end;
-use highgate_elector::backend::etcd::url::EtcdUrl;
-use highgate_elector::backend::etcd::watch::Watch;
-use highgate_elector::backend::etcd::wire::{
-    Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, TxnRequest,
-};
+use highgate_etcd::fence::{Fence, MemberValue, TombstoneValue};
+use highgate_etcd::keys::{Key, Keys};
+use highgate_etcd::url::EtcdUrl;
+use highgate_etcd::{Client, Compare, Delete, KeyValue, Op, Put, Range, Txn, Watch, prefix_end};
 use tokio::task::JoinHandle;
 
 use super::resource;
@@ -37,7 +32,7 @@ impl Sealer {
             validity: Duration::from_secs(4),
             lock_delay: Duration::from_secs(5),
         };
-        let join = PutRequest::new(sealer.keys.member("one"), member.encode());
+        let join = Put::new(sealer.keys.member("one"), member.encode());
         sealer.change(join).await;
         sealer
     }
@@ -51,36 +46,41 @@ impl Sealer {
 
     /// From now on, also what is raised already.
     pub(crate) async fn open_after(&mut self, delay: Duration) {
-        let all = self.client.call(RangeRequest::below(self.keys.fences())).await.unwrap();
+        let all = self.client.range(Range::below(self.keys.fences())).await.unwrap();
         let (client, keys) = (self.client.clone(), self.keys.clone());
         let open = move |kv: KeyValue| {
             tokio::spawn(open(client.clone(), keys.clone(), delay, kv));
         };
         let (first, end) = (self.keys.fences(), prefix_end(self.keys.fences().as_bytes()));
-        let next = all.header.unwrap().revision + 1;
+        let next = all.header.revision + 1;
         let mut watch = Watch::from_revision(&self.client, first.as_bytes(), &end, next);
         self.opening = Some(tokio::spawn(async move {
             all.kvs.into_iter().for_each(&open);
             loop {
-                watch.changes().await.unwrap().into_iter().filter_map(|event| event.kv).for_each(&open);
+                watch.changes().await.unwrap().into_iter().map(|event| event.kv).for_each(&open);
             }
         }));
     }
 
     /// The gateways are gone.
     pub(crate) async fn leave(&self) {
-        self.change(DeleteRangeRequest::key(self.keys.member("one"))).await;
+        self.change(Delete::key(self.keys.member("one"))).await;
+    }
+
+    /// Somebody has evicted a gateway.
+    pub(crate) async fn bury(&self, name: &str, tombstone: &TombstoneValue) {
+        self.change(Put::new(self.keys.tombstone(name), tombstone.encode())).await;
     }
 
     pub(crate) async fn mark(&self, name: &str) -> Option<Fence> {
         let key = self.keys.fence(&resource(name));
-        let found = self.client.call(RangeRequest::key(key)).await.unwrap().kvs;
+        let found = self.client.range(Range::key(key)).await.unwrap().kvs;
         found.first().map(|kv| Fence::decode(&kv.value).expect("a mark"))
     }
 
     /// As an operator does.
     pub(crate) async fn set(&self, name: &str, mark: Fence) {
-        self.change(PutRequest::new(self.keys.fence(&resource(name)), mark.encode())).await;
+        self.change(Put::new(self.keys.fence(&resource(name)), mark.encode())).await;
     }
 
     /// Waits until the mark is like that.
@@ -104,20 +104,20 @@ impl Sealer {
     pub(crate) async fn raise(&self, name: &str, candidate: &str, revision: i64) -> bool {
         let resource = resource(name);
         let mark = Fence { token: revision.unsigned_abs(), raised: true, issued: true, ..Fence::default() };
-        let raise = TxnRequest::when(Compare::issued(&self.keys, &resource, candidate, revision))
-            .then(PutRequest::new(self.keys.fence(&resource), mark.encode()))
-            .then(PutRequest::new(self.keys.seq(), ""));
-        self.client.call(raise).await.unwrap().succeeded
+        let raise = Txn::when(Compare::issued(&self.keys, &resource, candidate, revision))
+            .then(Put::new(self.keys.fence(&resource), mark.encode()))
+            .then(Put::new(self.keys.seq(), ""));
+        self.client.txn(raise).await.unwrap().succeeded
     }
 
     /// How often the marks and members were changed.
     pub(crate) async fn changes(&self) -> i64 {
-        self.client.call(RangeRequest::key(self.keys.seq())).await.unwrap().kvs[0].version
+        self.client.range(Range::key(self.keys.seq())).await.unwrap().kvs[0].version
     }
 
-    async fn change(&self, operation: impl Into<RequestOp>) {
-        let change = TxnRequest::default().then(operation).then(PutRequest::new(self.keys.seq(), ""));
-        self.client.call(change).await.unwrap();
+    async fn change(&self, operation: impl Into<Op>) {
+        let change = Txn::default().then(operation).then(Put::new(self.keys.seq(), ""));
+        self.client.txn(change).await.unwrap();
     }
 }
 
@@ -134,8 +134,8 @@ async fn open(client: Client, keys: Keys, delay: Duration, kv: KeyValue) {
     let Some(mark) = Fence::decode(&kv.value).filter(|mark| mark.raised) else { return };
     assert!(matches!(keys.parse(&kv.key), Some(Key::Fence(_))));
     tokio::time::sleep(delay).await;
-    let open = TxnRequest::when([Compare::changed_at(kv.key.as_slice(), kv.mod_revision)])
-        .then(PutRequest::new(kv.key, Fence { raised: false, ..mark }.encode()))
-        .then(PutRequest::new(keys.seq(), ""));
-    client.call(open).await.unwrap();
+    let open = Txn::when([Compare::changed_at(kv.key.as_slice(), kv.mod_revision)])
+        .then(Put::new(kv.key, Fence { raised: false, ..mark }.encode()))
+        .then(Put::new(keys.seq(), ""));
+    client.txn(open).await.unwrap();
 }

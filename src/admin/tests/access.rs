@@ -38,6 +38,7 @@ const MATRIX: &[Row] = &[
     ("GET", "/v1/resource", operators(400), NOT_HERE),
     ("GET", "/v1/replicas", operators(200), NOT_HERE),
     ("HEAD", "/v1/events", operators(200), NOT_HERE),
+    ("GET", "/v1/history", operators(400), NOT_HERE),
     ("POST", "/v1/operator/raise", operators(400), NOT_HERE),
     ("POST", "/v1/operator/freeze", operators(400), NOT_HERE),
     ("POST", "/v1/operator/thaw", operators(400), NOT_HERE),
@@ -75,30 +76,12 @@ fn secret(text: &str) -> Option<Secret> {
 
 async fn ports() -> Ports {
     let folder = tempfile::tempdir().unwrap();
-    let store = embedded::start(folder.path(), Duration::ZERO, |_| ()).unwrap().store;
+    let store = embedded::start(folder.path(), Duration::ZERO, OwnNames::default(), |_| ()).unwrap().store;
     let jobs_at = Jobs::At("127.0.0.1:9902".parse().unwrap());
     let admin = serving(store.clone(), secret(OPERATORS), jobs_at, Port::Admin).await;
     let port = Port::Elections { auth: secret(JOBS) };
     let elections = serving(store, secret(OPERATORS), jobs_at, port).await;
     Ports { admin: Gateway { _folder: Some(folder), ..admin }, elections }
-}
-
-impl Gateway {
-    async fn ask(&self, method: &str, path: &str, secret: Option<&str>, body: &str) -> Reply {
-        let secret = secret.map(|secret| format!("\nAuthorization: Bearer {secret}")).unwrap_or_default();
-        let head = format!("{method} {path} HTTP/1.1{secret}");
-        if path != "/v1/events" {
-            return self.send(&head, body).await;
-        }
-        // A stream does not end by itself: its head is enough.
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let request = format!("{}\r\nHost: 127.0.0.1\r\n\r\n", head.replace('\n', "\r\n"));
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut line = String::new();
-        timeout(PATIENCE, BufReader::new(stream).read_line(&mut line)).await.unwrap().unwrap();
-        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
-        Reply { status, head: line, body: String::new() }
-    }
 }
 
 #[tokio::test]
@@ -162,7 +145,7 @@ async fn a_wrong_secret_is_called_wrong_and_a_missing_one_is_asked_for() {
 #[tokio::test]
 async fn an_admin_port_without_a_secret_serves_the_jobs_only_where_it_is_told_to() {
     let folder = tempfile::tempdir().unwrap();
-    let store = embedded::start(folder.path(), Duration::ZERO, |_| ()).unwrap().store;
+    let store = embedded::start(folder.path(), Duration::ZERO, OwnNames::default(), |_| ()).unwrap().store;
     let nowhere = serving(store, None, Jobs::Nowhere, Port::Admin).await;
     let refused = nowhere.get("/v1/elections?resource=a").await;
     assert!(refused.is_problem(403) && refused.body.contains("[elections]"), "{}", refused.body);

@@ -67,6 +67,7 @@ async fn an_embedded_store_shows_itself_and_has_no_eras_and_nobody_to_retire() {
     assert!(refused.is_problem(409) && refused.body.contains("embedded store"), "{}", refused.body);
     let itself = json!({"replica": shown["me"]});
     assert!(gateway.order("retire", itself).await.is_problem(409));
+    assert!(gateway.order("era-bump", json!({"dry_run": true})).await.is_problem(409));
     assert!(!counted(&gateway, "era-bump").await && !counted(&gateway, "retire").await);
 }
 
@@ -83,6 +84,10 @@ async fn a_fenced_replica_is_alive_but_not_ready_and_says_why() {
     gateway.admin.draining.store(true, Ordering::Relaxed);
     assert!(gateway.get("/readyz").await.body.starts_with("draining"));
 
+    let warnings = vec!["etcd is full".to_owned()];
+    let gateway = sharing(Overview { warnings, ..fenced.clone() }, Obeys::Stopped).await;
+    let unready = gateway.get("/readyz").await.body;
+    assert_eq!(unready, "fenced: this replica does not take part now; etcd is full\n");
     let gateway = sharing(fenced, Obeys::Stopped).await;
     assert_eq!(gateway.get("/readyz").await.body, "fenced: this replica does not take part now\n");
 }
@@ -97,7 +102,7 @@ async fn an_era_is_bumped_by_an_empty_order_and_counted() {
     assert!(gateway.get("/v1/operator/era-bump").await.is_problem(405));
     assert!(!counted(&gateway, "era-bump").await);
     let bumped = gateway.send(post, "").await;
-    assert_eq!((bumped.status, bumped.json()), (200, json!({"era": 2})));
+    assert_eq!((bumped.status, bumped.json()), (200, json!({"era": 2, "changed": true})));
     assert!(counted(&gateway, "era-bump").await);
     assert_eq!(gateway.order("era-bump", json!({})).await.status, 200);
 }
@@ -115,8 +120,28 @@ async fn a_replica_is_retired_by_its_whole_id_and_counted() {
     assert!(absent.is_problem(404), "{}", absent.body);
     assert!(!counted(&gateway, "retire").await);
     let retired = gateway.order("retire", json!({"replica": whole.to_uppercase()})).await;
-    assert_eq!((retired.status, retired.json()), (200, json!({"replica": whole})));
+    assert_eq!((retired.status, retired.json()), (200, json!({"replica": whole, "changed": true})));
     assert!(counted(&gateway, "retire").await);
+}
+
+#[tokio::test]
+async fn an_order_to_all_replicas_can_be_tried_and_said_again_without_effect() {
+    let mut overview = two();
+    let left = Duration::from_secs(1);
+    overview.tombstones.push(TombstoneView { id: "e".repeat(32), left });
+    let gateway = sharing(overview, Obeys::Fully(2)).await;
+    let tried = gateway.order("era-bump", json!({"dry_run": true})).await.json();
+    assert_eq!(tried, json!({"era": 1, "changed": false, "dry_run": true, "would_change": true}));
+    let again = gateway.order("era-bump", json!({"from": 0})).await.json();
+    assert_eq!(again, json!({"era": 1, "changed": false}), "the era is another one by now");
+    let tried = gateway.order("retire", json!({"replica": "f".repeat(32), "dry_run": true})).await.json();
+    assert_eq!((&tried["changed"], &tried["would_change"]), (&json!(false), &json!(true)));
+    let again = gateway.order("retire", json!({"replica": "e".repeat(32)})).await.json();
+    assert_eq!(again, json!({"replica": "e".repeat(32), "changed": false}), "it has a tombstone");
+    let absent = json!({"replica": "0".repeat(32), "dry_run": true});
+    assert!(gateway.order("retire", absent).await.is_problem(404));
+    assert!(!counted(&gateway, "era-bump").await && !counted(&gateway, "retire").await);
+    assert_eq!(gateway.order("era-bump", json!({"from": 1})).await.json()["changed"], true);
 }
 
 #[tokio::test]

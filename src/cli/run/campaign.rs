@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::asks::Asks;
+use super::metrics::Metrics;
 use super::say;
 
 /// How long a backend may be unavailable before its first answer.
@@ -32,13 +33,18 @@ enum State {
 }
 
 /// Campaigns until it leads.
-pub(super) async fn campaign(builder: Builder, resource: &Resource, asks: &mut Asks) -> Outcome {
+pub(super) async fn campaign(
+    builder: Builder,
+    resource: &Resource,
+    metrics: &Metrics,
+    asks: &mut Asks,
+) -> Outcome {
     let (tell, mut told) = unbounded_channel();
     let builder = builder.on_wait(move |waiting| {
         // Nobody listens once the campaign has ended.
         let _ = tell.send(State::from(waiting));
     });
-    let elector = match builder.build() {
+    let elector = match metrics.build(builder) {
         Ok(elector) => elector,
         Err(error) => return Outcome::Failed(error.into()),
     };

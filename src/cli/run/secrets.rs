@@ -3,12 +3,12 @@
 //! The command gets neither. What must stay true: no secret is in the environment of the guardian, the keeper and the
 //! command, and none is ever printed.
 
-use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use highgate_elector::{Backend, ConnectError, connect_with_secret, secrets};
+use highgate_elector::secrets::{self, SecretError};
+use highgate_elector::{Backend, ConnectError, connect_with_secret};
 
 /// The way to a backend.
 pub(super) struct Access {
@@ -17,13 +17,11 @@ pub(super) struct Access {
     pub(super) secret: Option<String>,
 }
 
-/// A file has no usable secret.
+/// There is no usable secret.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecretError {
-    #[error("the secret in {path} cannot be read: {source}")]
-    Unreadable { path: String, source: io::Error },
-    #[error("{path} is empty: it has to contain the secret for the gateway's elections")]
-    Empty { path: String },
+pub(super) enum AccessError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     #[error(
         "--token-file is the secret for a gateway's elections; this backend has its own in the URL or needs none"
     )]
@@ -31,12 +29,13 @@ pub(super) enum SecretError {
 }
 
 impl Access {
-    pub(super) fn new(url: &str, token_file: Option<&Path>) -> Result<Self, SecretError> {
+    pub(super) fn new(url: &str, token_file: Option<&Path>) -> Result<Self, AccessError> {
         let is_gateway = url.starts_with("highgate://");
         let secret = match token_file {
-            Some(_) if !is_gateway => return Err(SecretError::NotAGateway),
-            Some(path) => Some(read(path)?),
-            None => secrets::from_env().filter(|_| is_gateway),
+            Some(_) if !is_gateway => return Err(AccessError::NotAGateway),
+            Some(path) => Some(secrets::from_file(path)?),
+            None if is_gateway => secrets::find(secrets::ELECTIONS_TOKEN)?,
+            None => None,
         };
         Ok(Self { url: url.to_owned(), secret })
     }
@@ -44,16 +43,6 @@ impl Access {
     /// Nothing is sent yet.
     pub(super) fn connect(&self) -> Result<Arc<dyn Backend>, ConnectError> {
         connect_with_secret(&self.url, self.secret.as_deref())
-    }
-}
-
-fn read(path: &Path) -> Result<String, SecretError> {
-    let name = || path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|source| SecretError::Unreadable { path: name(), source })?;
-    match text.trim() {
-        "" => Err(SecretError::Empty { path: name() }),
-        secret => Ok(secret.to_owned()),
     }
 }
 

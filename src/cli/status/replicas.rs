@@ -11,8 +11,45 @@ pub(crate) const SHORT_ID: usize = 8;
 /// More raises than these that a replica drains are only counted.
 const MAX_DRAINING: usize = 3;
 
-/// What `/v1/replicas` said of an etcd store; nothing for a store that is one process.
+/// What `/v1/replicas` said that is worth telling.
 pub(super) fn text(overview: &Value) -> String {
+    listeners(&overview["listeners"]) + &change_of_names(&overview["change_of_names"]) + &cluster(overview)
+}
+
+/// What is wrong with the ports of the gateway that was asked.
+fn listeners(listeners: &Value) -> String {
+    let wrong = items(listeners).filter_map(|listener| {
+        let (name, address) = (word(&listener["name"]), word(&listener["address"]));
+        if listener["insecure"] == true {
+            return Some(format!(
+                "the {name} port {address} has no TLS: everything on it goes over the network in the clear"
+            ));
+        }
+        let trouble = listener["certificate_trouble"].as_str()?;
+        Some(format!("the {name} port {address} serves with its old certificate, since {trouble}"))
+    });
+    let lines: String = wrong.map(|warning| format!("warning: {warning}\n")).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}
+
+/// A change of the config that renames resources and is not finished; it waits for requests under way, and for
+/// gateways that have the old config.
+fn change_of_names(change: &Value) -> String {
+    let names = |naming: &Value| {
+        let entry = |entry: &Value| {
+            let name = entry["resource"].as_str().unwrap_or("named by the client");
+            format!("{} ({name})", word(&entry["path"]))
+        };
+        items(naming).map(entry).collect::<Vec<_>>().join(", ")
+    };
+    if change.is_null() {
+        return String::new();
+    }
+    let (from, to) = (names(&change["from"]), names(&change["to"]));
+    format!("\na change of names is under way, and requests are fenced under both: {from} becomes {to}\n")
+}
+
+fn cluster(overview: &Value) -> String {
     if overview["store"] != "etcd" {
         return String::new();
     }
@@ -21,6 +58,9 @@ pub(super) fn text(overview: &Value) -> String {
     if overview["valid"] == false {
         let why = overview["fenced_because"].as_str().unwrap_or("it does not take part now");
         text.push_str(&format!("this replica is fenced, and passes nothing: {why}\n"));
+    }
+    for warning in items(&overview["warnings"]) {
+        text.push_str(&format!("warning: {}\n", word(warning)));
     }
     text.push_str(&replicas(overview));
     text.push_str(&tombstones(overview));
@@ -145,6 +185,30 @@ mod tests {
             "bbbbbbbb  gate-2:8080           90   12  70,71,80 and 2 more  10.0 s ago",
         ];
         assert_eq!(text(&overview()).lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_port_in_the_clear_and_a_certificate_that_was_not_taken_are_named() {
+        let mut overview = json!({"store": "embedded", "listeners": [
+            {"name": "data", "address": "0.0.0.0:8080", "tls": false, "insecure": true, "certificate_trouble": null},
+            {"name": "admin", "address": "10.0.0.5:9901", "tls": true, "insecure": false,
+             "certificate_trouble": "/etc/a.pem holds no certificate in PEM"},
+        ]});
+        let lines = [
+            "",
+            "warning: the data port 0.0.0.0:8080 has no TLS: everything on it goes over the network in the clear",
+            "warning: the admin port 10.0.0.5:9901 serves with its old certificate, since /etc/a.pem holds no certificate in PEM",
+        ];
+        assert_eq!(text(&overview).lines().collect::<Vec<_>>(), lines);
+        overview["listeners"] = json!([{"name": "data", "address": "127.0.0.1:8080", "insecure": false}]);
+        assert_eq!(text(&overview), "");
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_store_comes_first() {
+        let mut overview = overview();
+        overview["warnings"] = json!(["etcd has raised the alarm NOSPACE"]);
+        assert_eq!(text(&overview).lines().nth(2), Some("warning: etcd has raised the alarm NOSPACE"));
     }
 
     #[test]

@@ -43,6 +43,18 @@ fn a_bad_value_is_reported_with_its_place_its_key_and_what_is_allowed() {
             r#"f.toml:4:21: routes[0].match.methods: without a method nothing matches; allowed: an array of upper-case methods other than CONNECT, such as ["POST", "PUT"]"#,
         ),
         (
+            "unknown_statuses = [504, 99]",
+            "f.toml:4:26: routes[0].unknown_statuses[1]: 99 is not a status code; allowed: an array of status codes from 100 to 599, each once, such as [202, 504]",
+        ),
+        (
+            "unknown_statuses = [600]",
+            "f.toml:4:21: routes[0].unknown_statuses[0]: 600 is not a status code; allowed: an array of status codes from 100 to 599, each once, such as [202, 504]",
+        ),
+        (
+            "unknown_statuses = [504, 202, 504]",
+            "f.toml:4:31: routes[0].unknown_statuses[2]: 504 is here twice; allowed: an array of status codes from 100 to 599, each once, such as [202, 504]",
+        ),
+        (
             "resource = 'ledger/{account}'",
             r#"f.toml:4:12: routes[0].resource: `{account}` is not captured by the path pattern (it captures nothing); allowed: a template such as "ledger/{account}", or { client = true, default = "name" }"#,
         ),
@@ -62,7 +74,7 @@ fn a_bad_value_is_reported_with_its_place_its_key_and_what_is_allowed() {
 
 #[test]
 fn all_bad_values_are_reported_in_the_order_of_the_file() {
-    let text = "[listen]\naddress = 'x'\nworkers = -1\n[[routes]]\nname = '-'\nhold_timeout = '1'\n[[routes]]\nname = 'é'\nupstream = 'https://u'\n";
+    let text = "[listen]\naddress = 'x'\nworkers = -1\n[[routes]]\nname = '-'\nhold_timeout = '1'\n[[routes]]\nname = 'é'\nupstream = 'ftp://u'\n";
     let message = refusal(text);
     let places: Vec<_> =
         message.lines().map(|line| line.splitn(5, ':').take(4).collect::<Vec<_>>().join(":")).collect();
@@ -78,7 +90,9 @@ fn all_bad_values_are_reported_in_the_order_of_the_file() {
             "f.toml:9:12: routes[1].upstream",
         ]
     );
-    assert!(message.contains("https upstreams are not in this version; allowed: http://host[:port][/base]"));
+    assert!(message.contains(
+        "the scheme \"ftp\" is unknown; allowed: http://host[:port][/base], or the same with https://"
+    ));
 }
 
 #[test]
@@ -86,11 +100,11 @@ fn unknown_keys_and_wrong_types_are_named_by_their_full_path() {
     for (text, expected) in [
         (
             "[listen]\nadress = 'x'",
-            "f.toml:2:1: listen.adress: unknown key; allowed: address, workers, header_timeout, idle_timeout, request_timeout, max_connections, token_header",
+            "f.toml:2:1: listen.adress: unknown key; allowed: address, workers, header_timeout, idle_timeout, request_timeout, max_connections, token_header, tls, insecure",
         ),
         (
             "listne = 1",
-            "f.toml:1:1: listne: unknown key; allowed: listen, admin, elections, store, log, shutdown, metrics, once, routes",
+            "f.toml:1:1: listne: unknown key; allowed: listen, admin, elections, store, log, shutdown, metrics, once, history, secrets, grants, routes",
         ),
         (
             "[[routes]]\n[[routes]]\nmatch = { hots = 'x' }",
@@ -106,7 +120,7 @@ fn unknown_keys_and_wrong_types_are_named_by_their_full_path() {
         ),
         (
             "[listen]\n\taddress = 5",
-            "f.toml:2:12: listen.address: wrong type: integer `5`; allowed: an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080",
+            "f.toml:2:12: listen.address: wrong type: integer `5`; allowed: an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080; localhost:8080 and :8080 are on loopback",
         ),
         (
             "[log]\nlevel = 'é' # é\naccess = 1",
@@ -121,6 +135,10 @@ fn unknown_keys_and_wrong_types_are_named_by_their_full_path() {
         (
             "[[routes]]\nfenced_methods = ['PUT', 1]",
             r#"f.toml:2:26: routes[0].fenced_methods[1]: wrong type: integer `1`; allowed: an array of upper-case methods other than CONNECT, such as ["POST", "PUT"]"#,
+        ),
+        (
+            "[[routes]]\nunknown_statuses = ['504']",
+            "f.toml:2:21: routes[0].unknown_statuses[0]: wrong type: string \"504\"; allowed: an array of status codes from 100 to 599, each once, such as [202, 504]",
         ),
         (
             "[routes]\nname = 'a'",
@@ -159,11 +177,51 @@ fn what_is_not_toml_is_placed_as_well_as_it_can_be() {
 }
 
 #[test]
-fn what_a_later_version_will_have_is_refused_with_the_reason() {
-    let message = refusal(&format!("[listen]\ntls = {{ cert = 'a', key = 'b' }}\n{ROUTE}"));
-    assert!(
-        message
-            .starts_with("f.toml:2:7: listen.tls: this version serves plain HTTP only; allowed: address, "),
-        "{message}"
-    );
+fn what_is_missing_is_placed_where_it_is_missing() {
+    let route = |lines: &str| refusal(&format!("[[routes]]\nname = 'a'\n{lines}"));
+    let upstream = "upstream = 'http://u'\n";
+    let table = "a comma, or the } for line 3, is missing before line";
+    let array = "a comma, or the ] for line 3, is missing before line";
+    for (lines, expected) in [
+        ("match = { path = '/a'\n", format!("f.toml:3:9: routes[0].match: {table} 4; allowed: TOML 1.0")),
+        ("match = { path = '/a' # {\n\n# }\n", format!("f.toml:3:9: routes[0].match: {table} 6; ")),
+        ("match = { path = '/a',\ntokens = 'issued'\n", format!("f.toml:3:9: routes[0].match: {table} 5; ")),
+        ("match = {\n  path = '/a'\n  host = 'h'\n}\n", format!("f.toml:4:14: routes[0].match: {table} 5; ")),
+        ("fenced_methods = ['PUT', 'POST'\n", format!("f.toml:3:32: routes[0].fenced_methods: {array} 4; ")),
+        ("fenced_methods = ['PUT',\n", format!("f.toml:3:25: routes[0].fenced_methods: {array} 4; ")),
+        (
+            "fenced_methods = [\n  'PUT'  # ]\n\n  'POST'\n]\n",
+            format!("f.toml:4:8: routes[0].fenced_methods: {array} 6; "),
+        ),
+        (
+            "resource = '''a\n",
+            "f.toml:3:12: routes[0].resource: what begins here has no '''; allowed: '''".to_owned(),
+        ),
+    ] {
+        let message = route(&format!("{lines}{upstream}"));
+        assert!(message.starts_with(&expected), "{message}\nbut expected\n{expected}");
+    }
+    let header = route("fenced_methods = ['PUT']\nmatch = { path = '/a'\n\n[log]\nlevel = 'info'\n");
+    assert!(header.starts_with("f.toml:4:9: routes[0].match: a comma, or the } for line 4"), "{header}");
+    let end = route("match = { path = '/a',\nhost = 'h'\n");
+    assert!(end.starts_with("f.toml:3:9: routes[0].match: what begins here has no }; "), "{end}");
+}
+
+#[test]
+fn what_is_wrong_inside_brackets_stays_where_it_is() {
+    for (text, expected) in [
+        ("[[routes]]\nfenced_methods = ['PUT',\n  POST]\n", "f.toml:3:3: routes[0].fenced_methods"),
+        (
+            "[[routes]]\nmatch = { path = '/',\n  path = '/' }\n",
+            "f.toml:3:3: routes[0].match.path: the key is here twice",
+        ),
+        (
+            "[[routes]]\nmatch = { path = '/',\n  hots = '/' }\n",
+            "f.toml:3:3: routes[0].match.hots: unknown key",
+        ),
+        ("[log]\nlevel = \"a ] } '''\"\naccess =\n", "f.toml:3:9: log.access: "),
+    ] {
+        let message = refusal(text);
+        assert!(message.starts_with(expected), "{message}\nbut expected\n{expected}");
+    }
 }

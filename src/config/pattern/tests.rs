@@ -114,3 +114,45 @@ fn a_host_pattern_covers_the_names_below_it() {
             && !host("*.a").covers(&host("a"))
     );
 }
+
+#[test]
+fn a_path_in_another_case_is_known_as_such() {
+    let matches = |source: &str, path: &str| {
+        let (pattern, path) = (pattern(source), CanonicalPath::parse(path).unwrap());
+        (pattern.matches(&path), pattern.matches_in_any_case(&path))
+    };
+    assert_eq!(matches("/Accounts/{a}", "/Accounts/7"), (true, true));
+    for path in ["/accounts/7", "/ACCOUNTS/7", "/a%43counts/7"] {
+        assert_eq!(matches("/Accounts/{a}", path), (false, true), "{path}");
+    }
+    assert_eq!(matches("/caf%C3%A9", "/CAF%C3%89"), (false, true));
+    assert_eq!(matches("/sum", "/%C5%BFum"), (false, true), "the long s is a small one");
+    for path in ["/accounts", "/account/7", "/accounts/7/x", "/accountt/7"] {
+        assert_eq!(matches("/Accounts/{a}", path), (false, false), "{path}");
+    }
+}
+
+#[test]
+fn a_pattern_leaves_nothing_to_another_case_of_itself() {
+    assert!(pattern("/Accounts/{a}").covers(&pattern("/accounts/{b}")));
+    assert!(!pattern("/Accounts/{a}").covers(&pattern("/accounts/{*b}")));
+}
+
+#[test]
+fn patterns_meet_where_another_case_of_one_is_the_others() {
+    for (narrow, wide, meet) in [
+        ("/accounts/{a}", "/", true),
+        ("/accounts/{a}", "/{kind}/{a}", true),
+        ("/accounts/{a}", "/{*all}", true),
+        ("/accounts/{a}", "/Accounts/{*rest}", true),
+        ("/accounts/close", "/accounts/{a}", true),
+        ("/accounts/{a}", "/accounts/{*rest}", false),
+        ("/accounts/{a}", "/{kind}", false),
+        ("/accounts/{a}", "/other/{*rest}", false),
+        ("/accounts/7", "/accounts/{a}", false),
+        ("/{a}/{*rest}", "/", false),
+        ("/v1/{*rest}", "/{a}/b/c", true),
+    ] {
+        assert_eq!(pattern(narrow).meets_in_another_case(&pattern(wide)), meet, "{narrow} and {wide}");
+    }
+}

@@ -1,6 +1,6 @@
 //! `[store]` and `--etcd`, as users meet them.
 
-use highgate_elector::backend::etcd::url::Login;
+use highgate_etcd::url::Login;
 use tempfile::TempDir;
 
 use super::*;
@@ -37,6 +37,7 @@ fn files() -> TempDir {
         ("etcd-password", "s3cret pass\n"),
         ("admin-token", "admin\n"),
         ("elections-token", "jobs\n"),
+        ("secrets", "ci s3cret\n"),
     ] {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
@@ -59,13 +60,16 @@ fn endpoints_alone_make_an_etcd_store_with_the_documented_defaults() {
     assert_eq!(etcd.url.prefix, "/highgate/default");
     assert!(etcd.url.login.is_none() && etcd.url.tls.is_none());
     assert_eq!((etcd.path, etcd.validity), (PathBuf::from("./highgate-data"), Duration::from_secs(4)));
+    assert_eq!(etcd.compact, Some(Duration::from_secs(3600)));
 }
 
 #[test]
 fn the_example_is_a_whole_etcd_store_when_its_kind_says_so() {
     let folder = files();
-    let text = in_folder(&folder, &full_example()).replace("kind = \"embedded\"", "kind = \"etcd\"");
-    let etcd = etcd_of(parse(&text).unwrap_or_else(|error| panic!("{error}")));
+    let example = in_folder(&folder, &full_example()).replace("kind = \"embedded\"", "kind = \"etcd\"");
+    let (_, store) = example.split_once("\n[store]\n").expect("the table is there");
+    let (store, _) = store.split_once("\n[log]\n").expect("the next one is there");
+    let etcd = etcd_of(parse(&of_store(store)).unwrap_or_else(|error| panic!("{error}")));
     assert_eq!(etcd.url.endpoints.len(), 3);
     let tls = etcd.url.tls.as_ref().unwrap();
     assert_eq!(tls.ca, CERTIFICATE.as_bytes());
@@ -74,6 +78,7 @@ fn the_example_is_a_whole_etcd_store_when_its_kind_says_so() {
     assert!(etcd.url.login.as_ref() == Some(&login), "the password is the line of its file");
     let plain = etcd_of(parse(&of_store("kind = 'etcd'\nendpoints = ['h:1']")).unwrap());
     assert_eq!((&etcd.url.prefix, etcd.validity), (&plain.url.prefix, plain.validity), "shown as by default");
+    assert_eq!(etcd.compact, plain.compact, "shown as by default");
     assert!(!format!("{etcd:?}").contains("s3cret"), "the password is never printed");
 }
 
@@ -81,11 +86,12 @@ fn the_example_is_a_whole_etcd_store_when_its_kind_says_so() {
 fn keys_of_the_etcd_store_are_refused_beside_the_embedded_one() {
     for kind in ["", "kind = 'embedded'"] {
         let message = refusal(&of_store(&format!(
-            "{kind}\nendpoints = ['h:1']\nprefix = '/p'\nuser = {{ name = 'a' }}\ntls = {{}}\nvalidity = '4s'"
+            "{kind}\nendpoints = ['h:1']\nprefix = '/p'\nuser = {{ name = 'a' }}\ntls = {{}}\nvalidity = '4s'\ncompact = 'off'"
         )));
         let keys: Vec<_> = message.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
         let etcd_only =
-            ["store.endpoints", "store.prefix", "store.user", "store.tls", "store.validity"].to_vec();
+            ["store.endpoints", "store.prefix", "store.user", "store.tls", "store.validity", "store.compact"]
+                .to_vec();
         assert_eq!(keys, etcd_only, "{message}");
         let says = "belongs to the etcd store, and this store is embedded; allowed: with kind = \"etcd\", ";
         assert!(message.lines().all(|line| line.contains(says)), "{message}");
@@ -151,7 +157,7 @@ fn a_bad_value_is_reported_with_its_place_its_key_and_what_is_allowed() {
 }
 
 #[test]
-fn prefixes_and_validities_have_their_limits() {
+fn prefixes_validities_and_histories_have_their_limits() {
     for good in ["/a", "/highgate/blue", "/a/é"] {
         assert_eq!(prefix(good.to_owned()).as_deref(), Ok(good));
     }
@@ -162,6 +168,11 @@ fn prefixes_and_validities_have_their_limits() {
     assert_eq!(validity("1m"), Ok(Duration::from_secs(60)));
     for bad in ["999ms", "61s", "0s", "4"] {
         assert!(validity(bad).is_err(), "{bad}");
+    }
+    assert_eq!(history("off"), Ok(None));
+    assert_eq!(history("10s"), Ok(Some(Duration::from_secs(10))));
+    for bad in ["9s", "0s", "", "on", "25h"] {
+        assert!(history(bad).is_err(), "{bad}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a client connection behaves: what the gate, the reader and the sweeper know of it together.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Waker;
@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use slab::Slab;
+
+use super::framing::Unreadable;
+use crate::tls::Identity;
 
 /// How long an idle connection may take over its own end.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -17,6 +20,8 @@ pub(crate) struct Conduct {
     peer: SocketAddr,
     /// The peer's address without its port, as upstreams are told it with every request.
     address: HeaderValue,
+    /// Set once the connection speaks TLS: whose certificate the client has shown, if it has.
+    encrypted: OnceCell<Option<Identity>>,
     /// Requests (or streams) that are not answered to the end.
     busy: Cell<usize>,
     /// Of these, answers that have something to say and are not asked for it: the client does not read.
@@ -27,8 +32,10 @@ pub(crate) struct Conduct {
     idle_since: Cell<Instant>,
     /// Since when a request head is incomplete.
     head_since: Cell<Option<Instant>>,
-    /// Why nothing on this connection may be forwarded any more.
-    flagged: Cell<Option<&'static str>>,
+    /// Requests that have begun.
+    begun: Cell<u64>,
+    /// Which request only stands in for one that has no reading, and why that has none. It is the last.
+    unreadable: Cell<Option<(u64, Unreadable)>>,
     one_at_a_time: Cell<bool>,
     order: Cell<Order>,
     /// Since when it is to finish.
@@ -57,12 +64,14 @@ impl Conduct {
         Rc::new(Self {
             peer,
             address: HeaderValue::from_str(&peer.ip().to_string()).expect("an address is plain ASCII"),
+            encrypted: OnceCell::new(),
             busy: Cell::new(0),
             unread: Cell::new(0),
             asked_at: Cell::new(Instant::now()),
             idle_since: Cell::new(Instant::now()),
             head_since: Cell::new(None),
-            flagged: Cell::new(None),
+            begun: Cell::new(0),
+            unreadable: Cell::new(None),
             one_at_a_time: Cell::new(true),
             order: Cell::new(Order::Serve),
             finishing_since: Cell::new(None),
@@ -78,23 +87,50 @@ impl Conduct {
         &self.address
     }
 
+    /// The handshake has ended.
+    pub(super) fn is_encrypted_for(&self, client: Option<Identity>) {
+        let first = self.encrypted.set(client).is_ok();
+        debug_assert!(first, "a connection has one handshake");
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.encrypted.get().is_some()
+    }
+
+    /// Who the client is, by its certificate.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.encrypted.get()?.as_ref()
+    }
+
     pub(crate) fn begin_request(self: &Rc<Self>) -> Busy {
         self.busy.set(self.busy.get() + 1);
+        self.begun.set(self.begun.get() + 1);
         Busy { conduct: self.clone(), unread: false }
     }
 
-    /// Why requests of this connection are refused, if they are.
-    pub(crate) fn flagged(&self) -> Option<&'static str> {
-        self.flagged.get()
+    /// Why the request that has begun last has no reading, if it only stands in for one that has none.
+    pub(crate) fn unreadable(&self) -> Option<Unreadable> {
+        self.unreadable.get().filter(|(number, _)| self.begun.get() >= *number).map(|(_, why)| why)
     }
 
-    pub(super) fn flag(&self, why: &'static str) {
-        self.flagged.set(Some(why));
+    /// The request of this number has no reading.
+    pub(super) fn cannot_read(&self, number: u64, why: Unreadable) {
+        self.unreadable.set(Some((number, why)));
+    }
+
+    /// The last answer is out; the client has a moment to close as well.
+    pub(super) fn say_goodbye(&self) {
+        self.tell(Order::Finish);
     }
 
     /// Streams come and go beside each other: no single one ends the connection.
     pub(super) fn multiplexes(&self) {
         self.one_at_a_time.set(false);
+    }
+
+    /// Whether it is HTTP/2.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        !self.one_at_a_time.get()
     }
 
     pub(super) fn set_reading_head(&self, reading: bool) {

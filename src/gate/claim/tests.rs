@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Version};
 use proptest::prelude::*;
 
 use super::*;
@@ -52,8 +52,8 @@ const ROUTES: &str = r#"
     resource = { client = true, default = "jobs" }
 "#;
 
-fn routes() -> Routes {
-    Config::parse(ROUTES, Path::new("f.toml"), &Overrides::default()).unwrap().routes
+fn table() -> RouteTable {
+    RouteTable::of(Config::parse(ROUTES, Path::new("f.toml"), &Overrides::default()).unwrap().routes)
 }
 
 /// A request's head: `METHOD uri`, and headers.
@@ -67,7 +67,7 @@ fn head(line: &str, headers: &[(&str, &str)]) -> Parts {
 }
 
 fn claim_of(line: &str, headers: &[(&str, &str)]) -> Result<Claim, Unclaimed> {
-    claim(&head(line, headers), &routes(), &HeaderName::from_static(headers::TOKEN))
+    claim(&head(line, headers), &table(), &HeaderName::from_static(headers::TOKEN))
 }
 
 /// The same with the ledger's host.
@@ -96,11 +96,25 @@ fn which_methods_are_fenced_is_up_to_the_route() {
     for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
         assert_eq!(at_ledger(&format!("{method} /accounts/7"), &[]).unwrap().stand, Stand::Unfenced);
     }
-    for method in ["POST", "PUT", "PATCH", "DELETE", "PURGE", "get"] {
+    for method in ["POST", "PUT", "PATCH", "DELETE", "PURGE"] {
         assert_eq!(why(at_ledger(&format!("{method} /accounts/7"), &[])), ClaimError::Missing, "{method}");
     }
     assert_eq!(at_ledger("POST /search", &[]).unwrap().stand, Stand::Unfenced, "a POST can be a read");
     assert_eq!(why(at_ledger("GET /search", &[])), ClaimError::NoRoute, "the route is for POST");
+}
+
+#[test]
+fn a_method_in_another_case_is_refused_whether_it_would_be_fenced_or_not() {
+    for method in ["post", "pOST", "Post", "get", "hEAD", "delete", "purge", "connect", "m-search"] {
+        for line in ["/accounts/7", "/search", "/elsewhere"] {
+            let error = why(at_ledger(&format!("{method} {line}"), &[TOKEN]));
+            assert!(
+                matches!(error, ClaimError::Malformed(Malformed::LowerCase(_))),
+                "{method} {line}: {error}"
+            );
+        }
+    }
+    assert!(at_ledger("M-SEARCH /accounts/7", &[TOKEN]).is_ok(), "a method nobody has heard of");
 }
 
 #[test]
@@ -178,11 +192,7 @@ fn an_alias_of_a_fencing_header_is_refused_on_every_request() {
 fn the_alias_rule_follows_a_configured_name() {
     let token_header = HeaderName::from_static("leader_epoch");
     let claim_with = |name: &str| {
-        claim(
-            &head("POST /accounts/7", &[("host", "ledger.internal"), (name, "7")]),
-            &routes(),
-            &token_header,
-        )
+        claim(&head("POST /accounts/7", &[("host", "ledger.internal"), (name, "7")]), &table(), &token_header)
     };
     assert_eq!(claim_with("Leader_Epoch").unwrap().stand, fenced("ledger/7", 7));
     assert!(matches!(why(claim_with("leader-epoch")), ClaimError::Malformed(Malformed::Alias(_))));
@@ -221,6 +231,7 @@ fn a_path_with_two_readings_is_refused_even_where_nothing_is_fenced() {
         ("/accounts/%00", PathError::Control),
         ("/accounts/%7", PathError::BadEscape),
         ("/accounts/%ff", PathError::NotUtf8),
+        ("/accounts/cafe%CC%81", PathError::NotNormal),
     ] {
         for method in ["POST", "GET", "OPTIONS"] {
             assert_eq!(
@@ -273,16 +284,77 @@ fn a_request_has_exactly_one_good_host() {
     assert_eq!(why(claim_of("PUT http://user@a/allow", &[])), host(HostError::Invalid));
 }
 
+/// A claim of an HTTP/1.0 request without a host, by these routes.
+fn old(path: &str, table: &RouteTable) -> Result<Claim, Unclaimed> {
+    let mut head = head(&format!("PUT {path}"), &[TOKEN]);
+    head.version = Version::HTTP_10;
+    claim(&head, table, &HeaderName::from_static(headers::TOKEN))
+}
+
 #[test]
-fn an_old_client_without_a_host_reaches_only_what_needs_none() {
-    let old = |path: &str| {
-        let mut head = head(&format!("PUT {path}"), &[TOKEN]);
-        head.version = Version::HTTP_10;
-        claim(&head, &routes(), &HeaderName::from_static(headers::TOKEN))
+fn an_old_client_without_a_host_does_not_get_past_a_route_that_goes_by_it() {
+    for path in ["/allow", "/accounts/7", "/by-host"] {
+        assert_eq!(why(old(path, &table())), Malformed::Host(HostError::Missing).into(), "{path}");
+    }
+    let route = |lines: &str| {
+        let text = format!("[[routes]]\nname = 'a'\nupstream = 'http://u'\n{lines}");
+        let config = Config::parse(&text, Path::new("f.toml"), &Overrides::default()).unwrap();
+        RouteTable::of(config.routes)
     };
-    assert_eq!(old("/allow").unwrap().stand, fenced("allow", 7));
-    assert_eq!(why(old("/accounts/7")), ClaimError::NoRoute);
-    assert_eq!(why(old("/by-host")), Malformed::Host(HostError::Missing).into());
+    assert_eq!(old("/", &route("")).unwrap().stand, fenced("a", 7));
+    for by_host in ["match = { host = 'h' }", "resource = '{host}/x'"] {
+        assert_eq!(why(old("/", &route(by_host))), Malformed::Host(HostError::Missing).into(), "{by_host}");
+    }
+}
+
+#[test]
+fn what_hyper_and_h2_let_through_and_others_may_not_is_refused() {
+    let claimed = |change: &dyn Fn(&mut Parts)| {
+        let mut head = head("PUT /accounts/7", &[("host", "ledger.internal"), TOKEN]);
+        head.version = Version::HTTP_2;
+        change(&mut head);
+        why(claim(&head, &table(), &HeaderName::from_static(headers::TOKEN)))
+    };
+    let lengths = |values: &'static [&'static str]| {
+        claimed(&|head| {
+            for value in values {
+                head.headers.append("content-length", HeaderValue::from_static(value));
+            }
+        })
+    };
+    for values in [&["5", "5"][..], &["9223372036854775808"], &["5,5"], &["+5"], &[""]] {
+        assert_eq!(lengths(values), Malformed::Length.into(), "{values:?}");
+    }
+    let name = HeaderName::from_lowercase(b"x-\"quoted\"").unwrap();
+    let quoted = claimed(&|head| drop(head.headers.insert(name.clone(), HeaderValue::from_static("1"))));
+    assert_eq!(quoted, Malformed::Name(name.clone()).into());
+    for target in ["/accounts/\u{e9}", "/accounts/7?q=\u{e9}"] {
+        assert_eq!(claimed(&|head| head.uri = target.parse().unwrap()), Malformed::NotAscii.into());
+    }
+    for name in ["content_length", "transfer_encoding"] {
+        let refused = claimed(&|head| drop(head.headers.insert(name, HeaderValue::from_static("5"))));
+        assert_eq!(refused, Malformed::FramingAlias(HeaderName::from_static(name)).into());
+        assert!(refused.closes_connection(), "a body may follow that nobody sees");
+    }
+    let other = claimed(&|head| {
+        head.uri = "http://ledger.internal/accounts/7".parse().unwrap();
+        drop(head.headers.insert("host", HeaderValue::from_static("other.internal")));
+    });
+    assert_eq!(other, Malformed::Host(HostError::Differs).into());
+    let ftp = claimed(&|head| head.uri = "ftp://ledger.internal/accounts/7".parse().unwrap());
+    assert_eq!(ftp, Malformed::Scheme.into());
+}
+
+#[test]
+fn a_read_may_not_announce_a_body() {
+    for field in [("content-length", "1"), ("transfer-encoding", "chunked")] {
+        let refused = at_ledger("GET /accounts/7", &[field]).unwrap_err();
+        assert_eq!(refused.why, Malformed::Content(Method::GET).into());
+        assert_eq!(&*refused.route.unwrap().name, "ledger");
+    }
+    for length in ["0", "000"] {
+        assert!(at_ledger("GET /accounts/7", &[("content-length", length)]).is_ok());
+    }
 }
 
 #[test]
@@ -321,7 +393,7 @@ proptest! {
     #[test]
     fn any_escaping_of_a_path_claims_the_same(account in "[a-zA-Z0-9._~é@ -]{1,12}", rest in "(/[a-z0-9]{1,4}){0,3}", seed: u64) {
         prop_assume!(!matches!(account.as_str(), "." | ".."));
-        let plain = format!("/accounts/{}{rest}", account.replace(' ', "%20"));
+        let plain = format!("/accounts/{}{rest}", account.replace(' ', "%20").replace('é', "%C3%A9"));
         let respelled = respell(&format!("/accounts/{account}{rest}"), seed);
         let stand = |path: &str| at_ledger(&format!("PUT {path}"), &[TOKEN]).unwrap().stand;
         prop_assert_eq!(stand(&plain), stand(&respelled), "{} and {}", plain, respelled);
@@ -336,7 +408,7 @@ proptest! {
         let detoured = format!("{before}{}{after}", detours.concat());
         let request = Request::builder().method("PUT").uri(detoured.as_str());
         if let Ok(request) = request.header("host", "ledger.internal").header("x-fencing-token", "7").body(()) {
-            let result = claim(&request.into_parts().0, &routes(), &HeaderName::from_static(headers::TOKEN));
+            let result = claim(&request.into_parts().0, &table(), &HeaderName::from_static(headers::TOKEN));
             if let Ok(claim) = result {
                 prop_assert_eq!(claim.stand, fenced("ledger/acct-7", 7), "{}", detoured);
             }
@@ -357,10 +429,40 @@ proptest! {
             }
         }
         if let Ok(request) = request.body(()) {
-            let result = claim(&request.into_parts().0, &routes(), &HeaderName::from_static(headers::TOKEN));
+            let result = claim(&request.into_parts().0, &table(), &HeaderName::from_static(headers::TOKEN));
             if let Err(unclaimed) = result {
                 prop_assert!(!unclaimed.why.to_string().is_empty());
             }
         }
+    }
+}
+
+#[test]
+fn a_path_in_another_case_does_not_go_to_the_next_route() {
+    let text = r#"
+        [[routes]]
+        name = "ledger"
+        match = { path = "/Accounts/{account}", methods = ["POST"] }
+        upstream = "http://u"
+        resource = "ledger/{account}"
+
+        [[routes]]
+        name = "rest"
+        upstream = "http://u"
+        fenced_methods = []
+    "#;
+    let config = Config::parse(text, Path::new("f.toml"), &Overrides::default()).unwrap();
+    let table = RouteTable::of(config.routes);
+    let at = |line: &str| {
+        let head = head(line, &[("host", "h"), TOKEN]);
+        claim(&head, &table, &HeaderName::from_static(headers::TOKEN))
+    };
+    assert_eq!(at("POST /Accounts/7").unwrap().stand, fenced("ledger/7", 7));
+    for path in ["/accounts/7", "/ACCOUNTS/7", "/%61ccounts/7", "/accounts/7/"] {
+        let error = why(at(&format!("POST {path}")));
+        assert_eq!(error, Malformed::OtherCase("/Accounts/{account}".into()).into(), "{path}");
+    }
+    for line in ["PUT /accounts/7", "POST /accounts/7/x", "POST /account/7"] {
+        assert_eq!(&*at(line).unwrap().route.name, "rest", "{line}: that route is not meant");
     }
 }

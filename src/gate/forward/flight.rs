@@ -4,10 +4,11 @@
 //! that reads its body, and the sweeper that ends it when a time-out passes or a higher token has waited long
 //! enough. Whoever sees the end first takes what is inside, so there is exactly one end.
 //!
-//! What must stay true: the permit is given back only after a complete response, or when nothing was sent;
-//! every other end keeps it for the route's lock-delay, whatever the client does.
+//! What must stay true: the permit is given back only after a complete response that says how the request ended, or
+//! when nothing was sent; every other end keeps it for the route's lock-delay, whatever the client does.
 
 use std::cell::{Cell, RefCell};
+use std::error::Error as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,19 +17,22 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::future::LocalBoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use slab::Slab;
 
-use super::body::{Download, Passage, Upload};
+use super::body::{Download, Passage, Upload, UploadError};
+use super::dialect::Responding;
+use super::grpc::Said;
+use super::headers;
 use super::pool::Line;
-use crate::config::{OnUnknown, Route};
+use crate::config::{OnUnknown, Route, UnknownStatuses};
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
-use crate::gate::Worker;
 use crate::gate::accept::Conduct;
-use crate::ledger::Permit;
+use crate::gate::respond::RequestFault;
+use crate::gate::{InFlight, Worker};
 
 pub(crate) struct Flight {
     worker: Rc<Worker>,
@@ -44,10 +48,13 @@ pub(crate) struct Flight {
     started: Instant,
     /// How far the request has come, and when a byte last moved in either direction.
     passage: Rc<Passage>,
+    has_body: bool,
     /// The status, once the response head is in.
     status: Cell<Option<StatusCode>>,
     /// Nothing but the connection's end tells where the response ends, so a broken one looks whole.
     open_ended: Cell<bool>,
+    /// What the response says of its call, if it is gRPC.
+    said: Cell<Option<Said>>,
     /// Since when nobody but the fence waits for the end.
     orphaned_since: Cell<Option<Instant>>,
     superseded_since: Cell<Option<Instant>>,
@@ -56,10 +63,8 @@ pub(crate) struct Flight {
 
 struct Live {
     line: Box<Line>,
-    permit: Option<Permit>,
+    fenced: Option<InFlight>,
 }
-
-type Responding = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>>>;
 
 /// Waits for the response head. Dropped early, a fenced one goes on without its client.
 pub(crate) struct Exchange {
@@ -72,8 +77,12 @@ pub(crate) struct Exchange {
 pub(crate) enum Lost {
     /// Not a byte was sent.
     NotSent(hyper::Error),
+    /// The upstream says that it did not process what was sent.
+    Refused(hyper::Error),
     /// Something was sent, and the connection ended without a response.
     Broken(hyper::Error),
+    /// A part of the request was sent, and the client did not send the rest as it should.
+    CutShort(RequestFault),
     /// The gateway gave up waiting.
     Cut(&'static str),
 }
@@ -97,26 +106,29 @@ impl Flight {
         route: Arc<Route>,
         client: Rc<Conduct>,
         line: Box<Line>,
-        permit: Option<Permit>,
+        fenced: Option<InFlight>,
         request: Request<Upload>,
     ) -> Exchange {
         let mut line = line;
         let now = Instant::now();
         let passage = request.body().depart();
+        let has_body = !request.body().is_end_stream();
         line.carry(passage.clone());
-        let responding: Responding = Box::pin(line.send.try_send_request(request));
+        let responding = line.dialect.send(request);
         let flight = Rc::new(Self {
             worker: worker.clone(),
             route,
             client,
-            fenced: permit.is_some(),
-            live: RefCell::new(Some(Live { line, permit })),
+            fenced: fenced.is_some(),
+            live: RefCell::new(Some(Live { line, fenced })),
             cut: Cell::new(None),
             waker: Cell::new(None),
             started: now,
             passage,
+            has_body,
             status: Cell::new(None),
             open_ended: Cell::new(false),
+            said: Cell::new(None),
             orphaned_since: Cell::new(None),
             superseded_since: Cell::new(None),
             slot: Cell::new(0),
@@ -148,37 +160,88 @@ impl Flight {
             return self.lose(EARLY);
         }
         let Some(mut live) = self.take() else { return };
-        if live.line.is_usable() {
+        if self.may_be_followed() && live.line.is_usable() {
             self.worker.pool.check_in(live.line);
         }
-        self.worker.route_metrics(&self.route.name).upstream(self.started.elapsed());
-        match live.permit {
-            // The upstream says that the effect is still to come.
-            Some(permit) if self.status.get() == Some(StatusCode::ACCEPTED) => {
-                self.unknown(permit, "the upstream answered 202");
-            }
-            Some(permit) if self.open_ended.get() => {
-                self.unknown(permit, "the response had no end but that of its connection");
-            }
-            permit => drop(permit),
+        self.worker.route_metrics(Some(&self.route)).upstream(self.started.elapsed());
+        let Some(fenced) = live.fenced else { return };
+        match self.doubt() {
+            Some(why) => self.unknown(fenced, why),
+            None => drop(fenced),
         }
     }
 
-    /// The head says nothing of where the response ends.
-    pub(super) fn is_open_ended(&self) {
-        self.open_ended.set(true);
+    /// Whether another request may go out on the same connection. An upstream that turned a request down may not have
+    /// read its body; it would read it now, as a request, and the answer to that would be taken for another's.
+    fn may_be_followed(&self) -> bool {
+        if self.ends_with_a_frame() {
+            // The frames of one stream are never taken for those of another.
+            return self.route.bodies.keep_alive;
+        }
+        !self.has_body || self.status.get().is_some_and(|status| status.is_success())
+    }
+
+    /// Why a complete response does not say that the request has ended.
+    fn doubt(&self) -> Option<&'static str> {
+        if self.open_ended.get() {
+            return Some("the response had no end but that of its connection");
+        }
+        if self.route.unknown_statuses.is_empty() || breaks(Rule::UnknownStatuses) {
+            return None;
+        }
+        let undecided = |status: &StatusCode| self.route.unknown_statuses.contains(*status);
+        let by_status = self.status.get().filter(undecided).map(UnknownStatuses::explain);
+        by_status.or_else(|| self.said.get().and_then(Said::doubt))
+    }
+
+    /// Whether only a frame can say that the response has ended.
+    pub(super) fn ends_with_a_frame(&self) -> bool {
+        self.passage.is_in_frames()
+    }
+
+    /// The client's side has a place after the body.
+    pub(super) fn may_end_with_trailers(&self) -> bool {
+        self.client.is_multiplexed()
+    }
+
+    /// Judges a response by its head, whether or not there is a client left to have it: how its end is to be told. An
+    /// error says why it has none that anybody could tell; the flight is lost.
+    pub(super) fn judge(&self, head: &mut Response<()>, body: &Incoming) -> Result<(), &'static str> {
+        if head.status() == StatusCode::SWITCHING_PROTOCOLS {
+            // No upgrade was asked for: whatever speaks there now is not HTTP.
+            self.lose("the upstream switched protocols unasked");
+            return Err("it switched protocols unasked");
+        }
+        self.said.set(Said::in_head(head.headers()));
+        match headers::settle(head) {
+            // The end of an HTTP/2 stream is a frame of its own.
+            Ok(headers::End::Connection) if head.version() < Version::HTTP_2 && !body.is_end_stream() => {
+                self.open_ended.set(true);
+            }
+            Ok(_) => {}
+            Err(why) => {
+                self.lose("nobody can tell where the response ends");
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows the response's body.
+    pub(super) fn hear(&self, trailers: &HeaderMap) {
+        self.said.set(self.said.get().map(|said| said.and_in(trailers)));
     }
 
     /// The flight ended, and nobody knows whether the request took effect.
     pub(super) fn lose(&self, why: &'static str) {
         let Some(live) = self.take() else { return };
         live.line.reset();
-        if let Some(permit) = live.permit {
-            self.unknown(permit, why);
+        if let Some(fenced) = live.fenced {
+            self.unknown(fenced, why);
         }
     }
 
-    /// Ends a flight that needs no certain end: not a byte was sent, or it is not fenced.
+    /// Ends a flight that needs no certain end: nothing was sent or processed, or it is not fenced.
     fn abandon(&self) {
         drop(self.take());
     }
@@ -205,20 +268,21 @@ impl Flight {
     }
 
     /// Keeps the permit as the route says: the cut is not the end of what is already on its way.
-    fn unknown(&self, permit: Permit, why: &'static str) {
-        self.worker.route_metrics(&self.route.name).unknown();
+    fn unknown(&self, fenced: InFlight, why: &'static str) {
+        let permit = &fenced.permit;
+        self.worker.route_metrics(Some(&self.route)).unknown();
         let (resource, token) = (permit.resource().clone(), permit.token().get());
         tracing::warn!(route = %self.route.name, %resource, token, why, "outcome unknown");
         self.worker.bus.publish(Notice::Unknown { route: self.route.name.clone(), resource, token, why });
         match self.route.on_unknown {
-            OnUnknown::Proceed => drop(permit),
-            OnUnknown::Delay if breaks(Rule::LockDelay) => drop(permit),
-            OnUnknown::Block => self.worker.ledger.block(permit),
+            OnUnknown::Proceed => drop(fenced),
+            OnUnknown::Delay if breaks(Rule::LockDelay) => drop(fenced),
+            OnUnknown::Block => self.worker.ledger.block(fenced.permit),
             OnUnknown::Delay => {
                 let delay = self.route.lock_delay;
                 self.worker.run_apart(Box::pin(async move {
                     tokio::time::sleep(delay).await;
-                    drop(permit);
+                    drop(fenced);
                 }));
             }
         }
@@ -247,13 +311,18 @@ impl Flight {
     /// Whether the incarnation that admitted it has ended.
     fn is_over(&self) -> bool {
         let live = self.live.borrow();
-        live.as_ref().and_then(|live| live.permit.as_ref()).is_some_and(Permit::is_over)
+        live.as_ref().and_then(|live| live.fenced.as_ref()).is_some_and(|fenced| fenced.permit.is_over())
+    }
+
+    /// Whether what was sent has had no effect for certain.
+    fn is_unprocessed(&self) -> bool {
+        self.live.borrow().as_ref().is_some_and(|live| live.line.dialect.is_unprocessed())
     }
 
     /// How long a higher token has been waiting for this one to end.
     fn superseded_for(&self, now: Instant) -> Option<Duration> {
         let live = self.live.borrow();
-        live.as_ref()?.permit.as_ref().filter(|permit| permit.is_superseded())?;
+        live.as_ref()?.fenced.as_ref().filter(|fenced| fenced.permit.is_superseded())?;
         let since = self.superseded_since.get().unwrap_or(now);
         self.superseded_since.set(Some(since));
         Some(now.saturating_duration_since(since))
@@ -293,7 +362,7 @@ impl Future for Exchange {
                 if breaks(Rule::GuardToTheEnd)
                     && let Some(live) = this.flight.live.borrow_mut().as_mut()
                 {
-                    live.permit = None;
+                    live.fenced = None;
                 }
                 let (head, body) = response.into_parts();
                 Ok((Response::from_parts(head, ()), body))
@@ -303,16 +372,36 @@ impl Future for Exchange {
                     this.flight.abandon();
                     Lost::NotSent(error.into_error())
                 }
+                None if this.flight.is_unprocessed() => {
+                    this.flight.abandon();
+                    Lost::Refused(error.into_error())
+                }
                 None if this.flight.is_over() => {
                     this.flight.lose(FENCED);
                     Lost::Cut(FENCED)
                 }
-                None => {
-                    this.flight.lose("the upstream closed without a response");
-                    Lost::Broken(error.into_error())
-                }
+                None => match RequestFault::of(error.error()) {
+                    Some(fault) => {
+                        this.flight.lose("the request's body broke off, or was too large");
+                        Lost::CutShort(fault)
+                    }
+                    None => {
+                        this.flight.lose("the upstream closed without a response");
+                        Lost::Broken(error.into_error())
+                    }
+                },
             }),
         })
+    }
+}
+
+impl RequestFault {
+    /// What the client did, if that is why hyper could not send a request.
+    fn of(error: &hyper::Error) -> Option<Self> {
+        match error.source()?.downcast_ref()? {
+            UploadError::TooLarge(limit) => Some(Self::TooLarge(*limit)),
+            _ => Some(Self::Broken),
+        }
     }
 }
 
@@ -323,7 +412,9 @@ impl Exchange {
 
     /// Without a client: only the end matters.
     async fn finish(mut self) {
-        if let Ok((_, body)) = (&mut self).await {
+        if let Ok((mut head, body)) = (&mut self).await
+            && self.flight.judge(&mut head, &body).is_ok()
+        {
             Download::new(self.flight(), body).exhaust().await;
         }
     }

@@ -1,11 +1,15 @@
 //! What changes in a head on its way through: hop-by-hop headers go, forwarding headers come.
 
-use highgate_elector::headers::{OUTCOME, REASON};
+mod end;
+
+use highgate_elector::headers::CREDENTIAL;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri, Version};
 
 use crate::config::Upstream;
+use crate::config::fields::{is_fencing, is_forwarding};
+pub(super) use end::{End, respell_length, settle};
 
 /// Headers that speak of one connection, besides those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 8] = [
@@ -22,26 +26,35 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-const OWN_REASON: HeaderName = HeaderName::from_static(REASON);
-const OWN_OUTCOME: HeaderName = HeaderName::from_static(OUTCOME);
-
 /// Turns the head a client sent into the one the upstream gets. False if its target is too long for that.
-pub(super) fn outbound<B>(request: &mut Request<B>, upstream: &Upstream, client: &HeaderValue) -> bool {
+pub(super) fn outbound<B>(
+    request: &mut Request<B>,
+    upstream: &Upstream,
+    client: &HeaderValue,
+    encrypted: bool,
+) -> bool {
     let Some(target) = origin_form(request.uri(), &upstream.base_path) else { return false };
     let host = host_of(request);
+    let own_host =
+        host.is_none().then(|| HeaderValue::from_str(upstream.to.authority.as_str()).ok()).flatten();
     let via = via(request.version());
     let headers = request.headers_mut();
     let wants_trailers = wants_trailers(headers);
-    strip_hop_by_hop(headers);
+    // What a client says of hosts and addresses in other words than these goes; the gateway says it below. A secret that
+    // was shown to the gateway is nobody else's.
+    strip(headers, |name| is_forwarding(name) || name == CREDENTIAL);
     // The body is read here, so the gateway is the one to say 100 Continue.
     headers.remove(header::EXPECT);
     if wants_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     append_client(headers, client);
-    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if encrypted { "https" } else { "http" }));
     if let Some(host) = host {
         headers.insert(FORWARDED_HOST, host.clone());
+        headers.insert(header::HOST, host);
+    } else if let Some(host) = own_host {
+        // HTTP/1.0 need not name a host, and what goes on is HTTP/1.1, which has to.
         headers.insert(header::HOST, host);
     }
     headers.append(header::VIA, via);
@@ -55,18 +68,17 @@ pub(super) fn inbound<B>(response: &mut Response<B>) {
     let via = via(response.version());
     let headers = response.headers_mut();
     headers.append(header::VIA, via);
-    strip_hop_by_hop(headers);
-    // These two are the gateway's own words: an upstream must not be taken for it.
-    headers.remove(OWN_REASON);
-    headers.remove(OWN_OUTCOME);
+    // The gateway's own words: an upstream must not be taken for it.
+    strip(headers, is_fencing);
     // Each side frames its own messages in its own version.
     *response.version_mut() = Version::default();
 }
 
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
+/// Takes away what speaks of one connection, and what else `goes`.
+fn strip(headers: &mut HeaderMap, goes: impl Fn(&str) -> bool) {
     // Most heads have none of these: comparing names is cheaper than looking each of them up.
-    let mut gone: Vec<HeaderName> =
-        headers.keys().filter(|name| HOP_BY_HOP.contains(name)).cloned().collect();
+    let goes = |name: &&HeaderName| HOP_BY_HOP.contains(name) || goes(name.as_str());
+    let mut gone: Vec<HeaderName> = headers.keys().filter(goes).cloned().collect();
     let lists = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     gone.extend(lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok()));
     for name in gone {
@@ -128,12 +140,13 @@ mod tests {
     use http::request::Builder;
 
     use super::*;
+    use crate::config::Url;
 
     fn outbound_head(build: impl FnOnce(Builder) -> Builder) -> Request<()> {
         let request = Request::builder().uri("/a?b=c").header("host", "gate.test");
         let mut request = build(request).body(()).unwrap();
-        let upstream = Upstream::parse("http://127.0.0.1:9000/base").unwrap();
-        assert!(outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9")));
+        let upstream = Url::parse("http://127.0.0.1:9000/base").unwrap().with(None);
+        assert!(outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9"), false));
         request
     }
 
@@ -149,8 +162,12 @@ mod tests {
                 .header("te", "trailers, deflate")
                 .header("expect", "100-continue")
                 .header("idempotency-key", "k")
+                .header("x-fencing-credential", "s3cret")
+                .header("x-fencing-token", "7")
         });
-        for gone in ["connection", "x-private", "keep-alive", "proxy-connection", "upgrade", "expect"] {
+        assert_eq!(head.headers()["x-fencing-token"], "7");
+        let gone = ["connection", "x-private", "keep-alive", "proxy-connection", "upgrade", "expect"];
+        for gone in gone.into_iter().chain(["x-fencing-credential"]) {
             assert!(!head.headers().contains_key(gone), "{gone}");
         }
         assert_eq!(head.headers()["te"], "trailers");
@@ -171,11 +188,24 @@ mod tests {
     }
 
     #[test]
+    fn a_client_cannot_say_who_asked_for_what_in_other_words() {
+        let names =
+            ["forwarded", "x_forwarded_host", "x_forwarded_for", "x-forwarded-prefix", "x-original-host"];
+        let head = outbound_head(|request| {
+            names.iter().fold(request, |request, name| request.header(*name, "forged"))
+        });
+        for gone in names {
+            assert!(!head.headers().contains_key(gone), "{gone}");
+        }
+        assert_eq!(head.headers()["x-forwarded-host"], "gate.test");
+    }
+
+    #[test]
     fn a_target_that_grows_too_long_is_not_sent_without_its_base() {
         let target = format!("/{}", "x".repeat(65_530));
         let mut request = Request::builder().uri(target).body(()).unwrap();
-        let upstream = Upstream::parse("http://127.0.0.1:9000/base").unwrap();
-        assert!(!outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9")));
+        let upstream = Url::parse("http://127.0.0.1:9000/base").unwrap().with(None);
+        assert!(!outbound(&mut request, &upstream, &HeaderValue::from_static("10.0.0.9"), false));
     }
 
     #[test]
@@ -183,9 +213,12 @@ mod tests {
         let mut response = Response::builder()
             .header("x-fencing-reason", "stale")
             .header("x-fencing-outcome", "not-sent")
+            .header("x_fencing_resource", "ledger")
+            .header("x-other", "stays")
             .body(())
             .unwrap();
         inbound(&mut response);
-        assert!(!response.headers().contains_key(REASON) && !response.headers().contains_key(OUTCOME));
+        assert!(!response.headers().keys().any(|name| is_fencing(name.as_str())));
+        assert!(response.headers().contains_key("x-other"));
     }
 }

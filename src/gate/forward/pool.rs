@@ -6,24 +6,20 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use http::uri::Authority;
-use hyper::client::conn::http1::{self, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use super::body::{Passage, Upload};
+use super::body::Passage;
+use super::dialect::Dialect;
 use super::sockets::{Registered, Sockets};
 use super::wire::{Loan, Wire};
-use crate::config::Route;
-use crate::controls::{Rule, breaks};
+use crate::config::{Destination, Route, UpstreamProtocol};
 use crate::ledger::Permit;
 use crate::ledger::validity::Validity;
 
@@ -36,16 +32,21 @@ const SEND_BUFFER: usize = 128 << 10;
 
 /// A connection to an upstream, with at most one request on it. Large, so it travels in a box.
 pub(crate) struct Line {
-    pub(super) send: SendRequest<Upload>,
-    /// None once it has ended: dropping it makes hyper hand back what it has not sent.
-    connection: Option<Connection<TokioIo<Wire>, Upload>>,
-    authority: Authority,
-    lock_delay: Duration,
+    pub(super) dialect: Dialect,
+    to: Destination,
+    terms: Terms,
     idle_since: Instant,
     /// Where a fence can reset it from outside; none in a gateway that nobody fences.
     registered: Option<Registered>,
     /// For which request its socket is written to.
     loan: Rc<Loan>,
+}
+
+/// What a route wants of its lines beyond where they lead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Terms {
+    lock_delay: Duration,
+    protocol: UpstreamProtocol,
 }
 
 /// Why there is no line. Nothing was sent.
@@ -55,15 +56,19 @@ pub(crate) enum ConnectError {
     Refused(#[source] std::io::Error),
     #[error("the upstream did not accept a connection in time")]
     Slow,
+    #[error("cannot make a TLS handshake with the upstream")]
+    Tls(#[source] std::io::Error),
     #[error("cannot start HTTP on the upstream connection")]
     Handshake(#[source] hyper::Error),
+    #[error("the upstream does not speak HTTP/2 on the connection")]
+    NotHttp2,
 }
 
 pub(crate) struct Pool {
     sockets: Option<Arc<Sockets>>,
     validity: Arc<Validity>,
     #[expect(clippy::vec_box, reason = "a line goes in and out with every request, and moves as a pointer")]
-    idle: RefCell<HashMap<Authority, Vec<Box<Line>>, foldhash::fast::RandomState>>,
+    idle: RefCell<HashMap<Destination, Vec<Box<Line>>, foldhash::fast::RandomState>>,
 }
 
 impl Pool {
@@ -75,16 +80,20 @@ impl Pool {
 
     /// A line that was alive a moment ago: the idle one used last, or a new one.
     pub(crate) async fn check_out(&self, route: &Route) -> Result<Box<Line>, ConnectError> {
-        match self.take_idle(&route.upstream.authority, route.lock_delay) {
+        match self.take_idle(&route.upstream.to, Terms::of(route)) {
             Some(line) => Ok(line),
-            None => Line::connect(route, self.sockets.as_ref(), Loan::new(self.validity.clone())).await,
+            // In a box, so that a request that finds a line need not keep the room for a handshake.
+            None => {
+                let loan = Loan::new(self.validity.clone());
+                Box::pin(Line::connect(route, self.sockets.as_ref(), loan)).await
+            }
         }
     }
 
-    fn take_idle(&self, authority: &Authority, lock_delay: Duration) -> Option<Box<Line>> {
+    fn take_idle(&self, to: &Destination, terms: Terms) -> Option<Box<Line>> {
         let mut idle = self.idle.borrow_mut();
-        let lines = idle.get_mut(authority)?;
-        while let Some(last) = lines.iter().rposition(|line| line.lock_delay == lock_delay) {
+        let lines = idle.get_mut(to)?;
+        while let Some(last) = lines.iter().rposition(|line| line.terms == terms) {
             let mut line = lines.swap_remove(last);
             if line.is_usable() {
                 return Some(line);
@@ -100,7 +109,10 @@ impl Pool {
             registered.disarm();
         }
         let mut idle = self.idle.borrow_mut();
-        let lines = idle.entry(line.authority.clone()).or_default();
+        let lines = match idle.get_mut(&line.to) {
+            Some(lines) => lines,
+            None => idle.entry(line.to.clone()).or_default(),
+        };
         if lines.len() < MAX_IDLE {
             lines.push(line);
         }
@@ -121,28 +133,43 @@ impl Pool {
     }
 }
 
+impl Terms {
+    fn of(route: &Route) -> Self {
+        Self { lock_delay: route.lock_delay, protocol: route.upstream_protocol }
+    }
+}
+
 impl Line {
     async fn connect(
         route: &Route,
         sockets: Option<&Arc<Sockets>>,
         loan: Rc<Loan>,
     ) -> Result<Box<Self>, ConnectError> {
-        let authority = route.upstream.authority.clone();
-        let connecting = TcpStream::connect(authority.as_str());
-        let stream = tokio::time::timeout(route.connect_timeout, connecting)
-            .await
-            .map_err(|_| ConnectError::Slow)?
-            .map_err(ConnectError::Refused)?;
-        discipline(&stream, route.lock_delay).map_err(ConnectError::Refused)?;
+        let connecting = Self::connect_and_greet(route, sockets, loan);
+        timeout(route.connect_timeout, connecting).await.map_err(|_| ConnectError::Slow)?
+    }
+
+    /// Before anything was admitted: with TLS where the upstream speaks it.
+    async fn connect_and_greet(
+        route: &Route,
+        sockets: Option<&Arc<Sockets>>,
+        loan: Rc<Loan>,
+    ) -> Result<Box<Self>, ConnectError> {
+        let (to, terms) = (route.upstream.to.clone(), Terms::of(route));
+        let stream = TcpStream::connect(to.authority.as_str()).await.map_err(ConnectError::Refused)?;
+        discipline(&stream, terms.lock_delay).map_err(ConnectError::Refused)?;
         let registered = sockets.map(|sockets| sockets.register(&stream)).transpose();
         let registered = registered.map_err(ConnectError::Refused)?;
-        let wire = TokioIo::new(Wire::new(stream, loan.clone()));
-        let (send, connection) =
-            http1::Builder::new().handshake(wire).await.map_err(ConnectError::Handshake)?;
-        let lock_delay = route.lock_delay;
+        let wire = match &to.tls {
+            None => Wire::plain(stream, loan.clone()),
+            Some(client) => {
+                let encrypted = Wire::encrypted(stream, loan.clone(), client, alpn(terms.protocol));
+                encrypted.await.map_err(ConnectError::Tls)?
+            }
+        };
+        let dialect = Dialect::start(terms.protocol, wire, loan.clone()).await?;
         let idle_since = Instant::now();
-        let connection = Some(connection);
-        Ok(Box::new(Self { send, connection, authority, lock_delay, idle_since, registered, loan }))
+        Ok(Box::new(Self { dialect, to, terms, idle_since, registered, loan }))
     }
 
     /// Before a fenced request asks to be admitted: from now on a fence resets this line.
@@ -159,31 +186,32 @@ impl Line {
 
     /// A request is about to be written; `passage` is told when it was written whole.
     pub(super) fn carry(&self, passage: Rc<Passage>) {
+        self.dialect.begin(&passage);
         self.loan.carry(passage);
     }
 
     /// Moves bytes in both directions. Whoever waits for a response has to call this.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if self.connection.as_mut().is_some_and(|connection| Pin::new(connection).poll(cx).is_ready()) {
-            self.connection = None;
-        }
+        self.dialect.drive(cx);
     }
 
     /// Whether the next request may go out on it, as far as this side has heard.
     pub(super) fn is_usable(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
-        self.connection.is_some() && self.send.is_ready()
+        self.dialect.is_usable()
     }
 
     /// Ends the connection so that nothing still buffered is delivered: a reset, not a goodbye.
     pub(super) fn reset(self) {
-        let Some(connection) = self.connection else { return };
-        let stream = connection.into_parts().io.into_inner().into_stream();
-        if breaks(Rule::NoLinger) {
-            return;
-        }
-        // If the option cannot be set the socket is closed all the same, and the lock-delay covers the rest.
-        let _ = stream.set_zero_linger();
+        self.loan.reset_at_the_end();
+    }
+}
+
+/// What is offered to an upstream that speaks TLS: the one thing that its route wants.
+fn alpn(protocol: UpstreamProtocol) -> &'static str {
+    match protocol {
+        UpstreamProtocol::Http1 => "http/1.1",
+        UpstreamProtocol::H2 => "h2",
     }
 }
 

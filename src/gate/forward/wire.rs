@@ -1,31 +1,40 @@
-//! The socket under a line: the one place that writes to upstreams.
+//! What hyper writes a request to: an upstream's socket, with TLS above it or without.
 //!
-//! A gateway may be stopped between any two instructions, and wakes up with a request half written whose successor
-//! has long passed elsewhere. So a socket that is lent to a fenced request asks before *every* write whether the
-//! incarnation that admitted the request is still valid, not only once at admission. The warden resets the same socket
-//! from its own thread, but a worker that wakes up first would win that race.
-//!
-//! What must stay true: between the question and the kernel's write lies nothing that waits.
+//! Every byte for an upstream goes through [`Checked`], which asks before each write whether it may still be sent. TLS
+//! lies above it: what rustls has encrypted and not yet written is asked about as well when its turn comes. What must stay true:
+//! a request counts as sent whole only when nothing of it is left here, in rustls or in hyper.
+
+mod checked;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::connect_unspec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use super::body::Passage;
 use crate::controls::{Rule, breaks};
 use crate::ledger::validity::{Counted, Validity};
+use crate::tls::Client;
+use checked::Checked;
 
-/// An upstream socket as hyper writes to it.
+/// An upstream connection as hyper writes to it.
 pub(super) struct Wire {
-    stream: TcpStream,
+    channel: Channel,
     loan: Rc<Loan>,
+}
+
+enum Channel {
+    Plain(Checked),
+    /// Large, and a line moves with every request.
+    Tls(Box<TlsStream<Checked>>),
 }
 
 /// For which request a socket is written to. Shared by the line, which lends, and the wire, which asks.
@@ -35,11 +44,14 @@ pub(super) struct Loan {
     counted: Cell<Option<Counted>>,
     /// How far the request has come.
     passage: RefCell<Option<Rc<Passage>>>,
+    /// The socket is closed by a reset.
+    resets: Cell<bool>,
 }
 
 impl Loan {
     pub(super) fn new(validity: Arc<Validity>) -> Rc<Self> {
-        Rc::new(Self { validity, counted: Cell::new(None), passage: RefCell::default() })
+        let (counted, passage, resets) = (Cell::new(None), RefCell::default(), Cell::new(false));
+        Rc::new(Self { validity, counted, passage, resets })
     }
 
     /// To a fenced request that was admitted for this incarnation.
@@ -52,10 +64,29 @@ impl Loan {
         self.passage.replace(Some(passage));
     }
 
+    /// All of the request has been passed on to what the wire flushes.
+    pub(super) fn handed_over(&self) {
+        if let Some(passage) = &*self.passage.borrow() {
+            passage.left();
+        }
+    }
+
+    /// Whatever still drops the socket: what the kernel holds of the request dies with it.
+    pub(super) fn reset_at_the_end(&self) {
+        self.resets.set(true);
+    }
+
     /// The request has ended.
     pub(super) fn end(&self) {
         self.counted.set(None);
         self.passage.replace(None);
+    }
+
+    /// Everything that hyper got of the request has left.
+    fn flushed(&self) {
+        if let Some(passage) = &*self.passage.borrow() {
+            passage.flushed();
+        }
     }
 
     fn allows_writing(&self) -> bool {
@@ -65,139 +96,77 @@ impl Loan {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, loan: Rc<Loan>) -> Self {
-        Self { stream, loan }
+    /// Without TLS.
+    pub(super) fn plain(stream: TcpStream, loan: Rc<Loan>) -> Self {
+        Self { channel: Channel::Plain(Checked::new(stream, loan.clone())), loan }
     }
 
-    pub(super) fn into_stream(self) -> TcpStream {
-        self.stream
-    }
-
-    /// Right before a write. Refused, the connection is reset at once, so that what the kernel still holds of the
-    /// request dies with it.
-    fn check(&self) -> io::Result<()> {
-        if self.loan.allows_writing() {
-            return Ok(());
-        }
-        // One that the warden has reset already cannot be reset again.
-        let _ = connect_unspec(&self.stream);
-        Err(io::Error::new(ErrorKind::ConnectionAborted, "the gateway was fenced while it wrote the request"))
+    /// With TLS; the handshake is made here, and only `protocol` is offered.
+    pub(super) async fn encrypted(
+        stream: TcpStream,
+        loan: Rc<Loan>,
+        client: &Client,
+        protocol: &str,
+    ) -> io::Result<Self> {
+        let stream = client.connect(Checked::new(stream, loan.clone()), protocol).await?;
+        Ok(Self { channel: Channel::Tls(Box::new(stream)), loan })
     }
 }
 
+macro_rules! either {
+    ($self:ident, $channel:ident => $call:expr) => {
+        match &mut $self.get_mut().channel {
+            Channel::Plain($channel) => {
+                let $channel = Pin::new($channel);
+                $call
+            }
+            Channel::Tls($channel) => {
+                let $channel = Pin::new(&mut **$channel);
+                $call
+            }
+        }
+    };
+}
+
 impl AsyncWrite for Wire {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check()?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self, channel => channel.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        either!(self, channel => channel.poll_write_vectored(cx, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.channel {
+            Channel::Plain(socket) => socket.is_write_vectored(),
+            Channel::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
-    /// hyper flushes when it has nothing left to write.
+    /// hyper flushes when it has nothing left to write, and rustls is done when it has nothing left either.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        if let Some(passage) = &*self.loan.passage.borrow() {
-            passage.flushed();
-        }
+        let this = self.as_mut();
+        ready!(either!(this, channel => channel.poll_flush(cx)))?;
+        self.loan.flushed();
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, channel => channel.poll_shutdown(cx))
     }
 }
 
 impl AsyncRead for Wire {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use highgate_elector::Moment;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    async fn lent() -> (Wire, TcpStream, Arc<Validity>, Rc<Loan>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let here = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let validity = Arc::new(Validity::fenced(Duration::from_millis(50)));
-        let loan = Loan::new(validity.clone());
-        (Wire::new(here, loan.clone()), listener.accept().await.unwrap().0, validity, loan)
-    }
-
-    fn later(millis: u64) -> Moment {
-        Moment::now() + Duration::from_millis(millis)
-    }
-
-    async fn is_reset(upstream: &mut TcpStream) {
-        let error = upstream.read_to_end(&mut Vec::new()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the upstream is told that this was no end");
-    }
-
-    #[tokio::test]
-    async fn a_fence_between_two_writes_of_a_body_stops_the_second_and_resets_the_connection() {
-        let (mut wire, mut upstream, validity, loan) = lent().await;
-        loan.fence(validity.begin(later(60_000)));
-        wire.write_all(b"first").await.unwrap();
-        let mut first = [0; 5];
-        upstream.read_exact(&mut first).await.unwrap();
-        validity.fence();
-        let error = wire.write_all(b"last").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
-        is_reset(&mut upstream).await;
-    }
-
-    #[tokio::test]
-    async fn an_end_that_has_passed_counts_although_nobody_fenced_yet() {
-        let (mut wire, mut upstream, validity, loan) = lent().await;
-        loan.fence(validity.begin(later(20)));
-        let slices = [IoSlice::new(b"la"), IoSlice::new(b"st")];
-        assert!(wire.write_vectored(&slices).await.is_err(), "the margin before the end belongs to it");
-        is_reset(&mut upstream).await;
-    }
-
-    #[tokio::test]
-    async fn a_later_incarnation_does_not_write_for_an_earlier_one() {
-        let (mut wire, mut upstream, validity, loan) = lent().await;
-        loan.fence(validity.begin(later(60_000)));
-        validity.fence();
-        validity.begin(later(60_000));
-        assert!(wire.write_all(b"last").await.is_err());
-        is_reset(&mut upstream).await;
-    }
-
-    #[tokio::test]
-    async fn a_request_without_a_fence_and_the_next_one_on_a_line_are_written_whatever_the_validity() {
-        let (mut wire, mut upstream, validity, loan) = lent().await;
-        wire.write_all(b"a").await.unwrap();
-        loan.fence(validity.begin(later(60_000)));
-        wire.write_all(b"b").await.unwrap();
-        loan.end();
-        validity.fence();
-        wire.write_all(b"c").await.unwrap();
-        let mut all = [0; 3];
-        upstream.read_exact(&mut all).await.unwrap();
-        assert_eq!(&all, b"abc");
+        either!(self, channel => channel.poll_read(cx, buffer))
     }
 }

@@ -20,6 +20,7 @@ use crate::fold::{Fold, Period, Told};
 use crate::gate::Inbound;
 use crate::gate::accept::Conduct;
 use crate::metrics::Decision;
+use crate::tls::Identity;
 
 /// How many kinds of refusals are told apart in one second. Two lines of each, the first and the count, and one for
 /// all others are the most that refusals can add to the log in a second.
@@ -39,6 +40,7 @@ struct Kind {
     route: Option<Arc<str>>,
     resource: Option<Resource>,
     token: Option<u64>,
+    identity: Option<Identity>,
     client: IpAddr,
     status: u16,
     reason: &'static str,
@@ -47,6 +49,8 @@ struct Kind {
 /// The first of many refusals that are alike.
 struct Refused {
     client: SocketAddr,
+    /// By the certificate of its connection.
+    identity: Option<Identity>,
     /// None: no line is wanted.
     head: Option<(Method, String)>,
     status: u16,
@@ -79,8 +83,9 @@ impl Answers {
 
     pub(super) fn line(&self, request: &Inbound, client: &Rc<Conduct>) -> Line {
         let wanted = **self.wanted.load();
-        let head =
-            (wanted != AccessLog::Off).then(|| (request.method().clone(), request.uri().path().to_owned()));
+        // A request that could not be read has no path, only a stand-in's.
+        let path = if client.unreadable().is_some() { "" } else { request.uri().path() };
+        let head = (wanted != AccessLog::Off).then(|| (request.method().clone(), path.to_owned()));
         Line { wanted, head, client: client.clone() }
     }
 
@@ -126,6 +131,7 @@ impl Refused {
     fn new(line: Line, status: StatusCode, story: &Story, refusal: &Refusal) -> Self {
         Self {
             client: line.client.peer(),
+            identity: story.identity.as_deref().or(line.client.identity()).cloned(),
             head: line.head,
             status: status.as_u16(),
             route: story.route.as_ref().map(|route| route.name.clone()),
@@ -146,6 +152,7 @@ impl Refused {
             route: self.route.clone(),
             resource: self.resource.clone(),
             token: self.token,
+            identity: self.identity.clone(),
             client: self.client.ip(),
             status: self.status,
             reason: self.reason,
@@ -161,6 +168,7 @@ impl Refused {
                     target: "access",
                     $level,
                     client = %self.client,
+                    identity = self.identity.as_ref().map(Identity::as_str),
                     %method,
                     path,
                     status = self.status,
@@ -190,6 +198,7 @@ impl Line {
         tracing::info!(
             target: "access",
             client = %self.client.peer(),
+            identity = story.identity.as_deref().or(self.client.identity()).map(Identity::as_str),
             %method,
             path,
             status = status.as_u16(),
@@ -198,7 +207,7 @@ impl Line {
             token = story.token.map(|token| token.get()),
             decision = story.decision.label(),
             reason = story.reason(),
-            upstream_ms = story.upstream.map(|took| took.as_secs_f64() * 1e3),
+            upstream_ms = story.upstream.map(|micros| f64::from(micros) / 1e3),
         );
     }
 }

@@ -1,23 +1,25 @@
 //! The table: refusal to status, reason, title, gRPC status, retry, connection and log level.
 
 use bytes::Bytes;
-use highgate_elector::headers::{OUTCOME, REASON};
+use highgate_elector::headers::{OUTCOME, REASON, RESOURCE};
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use serde_json::json;
 use tracing::Level;
 
-use super::{Body, Fault, Outcome, Refusal, Story};
+use super::detail::detail;
+use super::{Body, Fault, Outcome, Refusal, RequestFault, Story};
+use crate::gate::accept::Unreadable;
 use crate::gate::claim::ClaimError;
 use crate::metrics::Decision;
 
 /// One row.
 pub(super) struct Verdict {
     status: StatusCode,
-    reason: &'static str,
+    pub(super) reason: &'static str,
     title: &'static str,
     /// <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>
-    grpc_status: u16,
+    pub(super) grpc_status: u16,
     /// Whether the same request may succeed a little later.
     retry: bool,
     /// Whether the connection cannot be trusted for another request.
@@ -41,26 +43,43 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::Unclaimed(ClaimError::Missing) => {
             row(StatusCode::PRECONDITION_REQUIRED, "missing", "Fencing token required", 9)
         }
+        Refusal::Unclaimed(ClaimError::TooLarge(_)) | Refusal::CutShort(RequestFault::TooLarge(_)) => {
+            Verdict {
+                close: true,
+                ..row(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Request body too large", 8)
+            }
+        }
         Refusal::Unclaimed(why @ ClaimError::Malformed(_)) => Verdict {
             close: why.closes_connection(),
             ..row(StatusCode::BAD_REQUEST, "malformed", "Malformed request", 3)
         },
-        Refusal::Framing(_) => {
-            Verdict { close: true, ..row(StatusCode::BAD_REQUEST, "malformed", "Malformed request", 3) }
-        }
+        Refusal::Unreadable(why) => Verdict {
+            close: true,
+            ..match why {
+                Unreadable::Ambiguous(_) => row(StatusCode::BAD_REQUEST, "malformed", "Malformed request", 3),
+                Unreadable::TargetTooLong => row(StatusCode::URI_TOO_LONG, "malformed", "Target too long", 3),
+                Unreadable::TooLarge(_) => {
+                    row(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "malformed", "Request head too large", 3)
+                }
+            }
+        },
         Refusal::TargetTooLong => row(StatusCode::URI_TOO_LONG, "malformed", "Target too long", 3),
         Refusal::SlowRequest => Verdict {
             close: true,
             ..row(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request body too slow", 4)
         },
-        Refusal::BrokenRequest => {
+        Refusal::BrokenRequest | Refusal::CutShort(RequestFault::Broken) => {
             Verdict { close: true, ..row(StatusCode::BAD_REQUEST, "malformed", "Request body broken", 3) }
+        }
+        Refusal::Forbidden(_) => {
+            Verdict { level: Level::WARN, ..row(StatusCode::FORBIDDEN, "forbidden", "Not granted", 7) }
         }
         Refusal::Stale { .. } => Verdict {
             level: Level::WARN,
             ..row(StatusCode::PRECONDITION_FAILED, "stale", "Stale fencing token", 9)
         },
         Refusal::NotIssued { .. } => row(StatusCode::FORBIDDEN, "not-issued", "Fencing token not issued", 7),
+        Refusal::Departed { .. } => row(StatusCode::FORBIDDEN, "not-issued", "Leader has left", 7),
         Refusal::Frozen { .. } => row(StatusCode::LOCKED, "frozen", "Resource frozen", 9),
         Refusal::Raising => unavailable("raising", "Earlier writes still draining"),
         Refusal::StoreUnavailable => unavailable("store-unavailable", "Token store unavailable"),
@@ -94,27 +113,36 @@ pub(super) fn reason(refusal: &Refusal) -> &'static str {
 
 pub(super) fn decision(refusal: &Refusal) -> Decision {
     match refusal {
-        Refusal::Upstream { .. } => Decision::Failed,
+        Refusal::Upstream { .. } | Refusal::CutShort(_) => Decision::Failed,
         _ => Decision::Refused,
     }
 }
 
-pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// The refusal as HTTP: problem+json (RFC 9457), or a gRPC status for who speaks gRPC.
-pub(super) fn response(refusal: &Refusal, story: &Story, grpc: bool) -> Response<Body> {
+pub(super) fn response(
+    refusal: &Refusal,
+    story: &Story,
+    grpc: bool,
+    token_header: &HeaderName,
+) -> Response<Body> {
     let row = verdict(refusal);
-    let detail = detail(refusal, story);
+    let detail = detail(refusal, story, token_header);
     let mut answer = Response::builder().header(REASON, row.reason);
+    if let Some(resource) = &story.resource {
+        // For clients that do not read bodies: whether it is their own leadership that this is about.
+        answer = answer.header(RESOURCE, resource.as_str());
+    }
     if row.retry {
         answer = answer.header(RETRY_AFTER, "1");
     }
     if row.close {
         answer = answer.header(CONNECTION, "close");
     }
-    if let Refusal::Upstream { outcome, .. } = refusal {
+    if let Some(outcome) = outcome(refusal) {
         answer = answer.header(OUTCOME, outcome.as_str());
     }
     let answer = if grpc {
@@ -149,55 +177,27 @@ fn problem(
     answer.header(CONTENT_TYPE, "application/problem+json").body(Body::own(Bytes::from(problem.to_string())))
 }
 
-fn mark(refusal: &Refusal) -> Option<u64> {
+/// Whether a request that got as far as its upstream may have taken effect.
+fn outcome(refusal: &Refusal) -> Option<Outcome> {
     match refusal {
-        Refusal::Stale { mark } | Refusal::NotIssued { mark } | Refusal::Frozen { mark } => Some(*mark),
+        Refusal::Upstream { outcome, .. } => Some(*outcome),
+        Refusal::CutShort(_) => Some(Outcome::Unknown),
         _ => None,
     }
 }
 
-/// What happened, to which resource, and what to do.
-fn detail(refusal: &Refusal, story: &Story) -> String {
-    let resource = story.resource.as_ref().map_or("the resource", |resource| resource.as_str());
-    let token = story.token.map_or_else(|| "none".to_owned(), |token| token.to_string());
+fn mark(refusal: &Refusal) -> Option<u64> {
     match refusal {
-        Refusal::Unclaimed(why) => why.to_string(),
-        Refusal::Framing(why) => (*why).to_owned(),
-        Refusal::TargetTooLong => "the target is too long for the upstream's base path".to_owned(),
-        Refusal::SlowRequest => "the request body did not arrive in time; nothing was forwarded".to_owned(),
-        Refusal::BrokenRequest => "the request body broke off; nothing was forwarded".to_owned(),
-        Refusal::Stale { mark } => format!(
-            "token {token} is below the mark {mark} of {resource}: a later leader has taken over; stop writing"
-        ),
-        Refusal::NotIssued { mark } => format!(
-            "token {token} was not issued to the leader of {resource}, whose mark is {mark}; win the election first"
-        ),
-        Refusal::Frozen { mark } => {
-            format!("{resource} was frozen by an operator at mark {mark}; wait until it is thawed")
-        }
-        Refusal::Raising => format!(
-            "token {token} waits until the writes of earlier leaders to {resource} have ended; try again"
-        ),
-        Refusal::StoreUnavailable => {
-            format!("the marks are not available, so nothing may be written to {resource}; try again")
-        }
-        Refusal::Fenced => format!(
-            "this gateway is not, or not any more, one of those that may write to {resource}; nothing was \
-             forwarded; try again, or try another replica"
-        ),
-        Refusal::Overloaded => format!("too many requests for {resource} are waiting; try again"),
-        Refusal::Upstream { fault: Fault::Broken(how) | Fault::Slow(how), outcome } => {
-            let effect = match outcome {
-                Outcome::NotSent => "nothing was sent",
-                Outcome::Unknown => "the request may have taken effect",
-            };
-            format!("the upstream failed: {how}; {effect}")
-        }
+        Refusal::Stale { mark }
+        | Refusal::NotIssued { mark }
+        | Refusal::Departed { mark }
+        | Refusal::Frozen { mark } => Some(*mark),
+        _ => None,
     }
 }
 
 /// Percent-encoded, as the gRPC protocol wants it.
-fn grpc_message(detail: &str) -> HeaderValue {
+pub(super) fn grpc_message(detail: &str) -> HeaderValue {
     let mut encoded = String::with_capacity(detail.len());
     for byte in detail.bytes() {
         match byte {

@@ -33,6 +33,7 @@ impl Cluster {
             records: records.iter().map(|record| (resource(), *record)).collect(),
             members: vec![(ME, Member::new(100)), (PEER, Member::new(50))],
             tombstones,
+            names: None,
         };
         let (replica, outputs) = Replica::join(now, now, ME, Some(TIMING), snapshot);
         Self { replica, now, revision: 100, seq: 10, outputs }
@@ -187,6 +188,7 @@ fn the_watermark_moves_only_with_changes_that_count_and_never_over_a_gap() {
         records: vec![(resource(), raised)],
         members: vec![(ME, Member::new(100)), (PEER, Member::new(50))],
         tombstones: vec![],
+        names: None,
     };
     cluster.step(Input::Listed(snapshot));
     assert_eq!((cluster.replica.watermark(), cluster.replica.record(&resource())), (102, raised));

@@ -279,7 +279,7 @@ fn how_long_a_raise_took_counts_from_when_it_was_seen() {
     cluster.log(vec![Change::Record(resource(), Record { modified: 102, ..record(9, State::Open) })]);
     assert_eq!(opened(&mut cluster), [3 * SECOND]);
     cluster.log(vec![Change::Record(resource(), Record { modified: 103, ..record(9, State::Open) })]);
-    assert_eq!(opened(&mut cluster), [], "it was open before");
+    assert_eq!(opened(&mut cluster), Vec::<std::time::Duration>::new(), "it was open before");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use highgate_elector::Resource;
 
 use super::driver::Driver;
-use crate::elections::{Elections, Output, Term};
+use crate::elections::{Candidate, Elections, Output, Term};
 use crate::events::Notice;
 use crate::replica::{Event, Input, State, Want};
 use crate::store::StoreFailed;
@@ -17,7 +17,11 @@ impl Driver {
             let record = self.record(resource);
             record.token == term.token.get() && record.state == State::Open
         });
+        for (resource, term) in &held {
+            self.note_holder(resource, Some(term));
+        }
         self.elections = Elections::restore(self.now(), issued, held);
+        self.tell(Notice::Standing(self.elections.standing()));
         for (resource, term) in void {
             self.pending.terms.push((resource.clone(), None));
             self.step(Input::Vacate { resource, token: term.token })?;
@@ -27,43 +31,49 @@ impl Driver {
 
     pub(super) fn order(&mut self, order: Order) -> Result<(), StoreFailed> {
         match order {
-            Order::Campaign { resource, candidate, campaigner } => {
+            Order::Campaign { resource, candidate, campaigner, .. } => {
                 self.campaigns.insert(candidate.lease, campaigner);
                 let ceiling = self.ceiling(&resource);
                 let outputs = self.elections.campaign(resource, candidate, ceiling);
                 self.hold(outputs)
             }
-            Order::Withdraw { resource, lease } => {
+            Order::Withdraw { resource, lease, .. } => {
                 self.campaigns.remove(&lease);
                 let outputs = self.elections.withdraw(&resource, lease, self.ceiling(&resource));
                 self.hold(outputs)
             }
-            Order::Leave { resource, lease, reply } => {
+            Order::Leave { resource, lease, reply, .. } => {
                 let left = self.elections.leave(&resource, lease);
                 if left {
                     self.campaigns.remove(&lease);
                 }
                 let _ = reply.send(left);
+                self.hold(Vec::new())
+            }
+            Order::Renew { resource, lease, actor, reply } => {
+                let _ = reply.send(self.elections.renew(self.now(), &resource, lease, &actor));
                 Ok(())
             }
-            Order::Renew { resource, lease, reply } => {
-                let _ = reply.send(self.elections.renew(self.now(), &resource, lease));
-                Ok(())
-            }
-            Order::Resign { resource, lease, reply } => {
-                let outputs = self.elections.resign(&resource, lease, self.ceiling(&resource));
-                let held = outputs.is_some();
-                self.hold(outputs.unwrap_or_default())?;
+            Order::Resign { resource, lease, actor, reply } => {
+                let resigned = self.elections.resign(&resource, lease, &actor, self.ceiling(&resource));
+                let (outputs, answer) = match resigned {
+                    Ok(outputs) => (outputs, Ok(())),
+                    Err(not_held) => (Vec::new(), Err(not_held)),
+                };
+                self.hold(outputs)?;
                 // Whoever hears that it is over may count on it.
                 self.commit()?;
-                let _ = reply.send(held);
+                let _ = reply.send(answer);
                 Ok(())
             }
-            Order::Evict { resource, reply } => {
+            Order::Evict { resource, token, reply } => {
                 let leader = self.elections.leader(resource.as_str()).map(leader);
-                let outputs = self.elections.evict(&resource, self.ceiling(&resource));
-                self.hold(outputs.unwrap_or_default())?;
-                self.commit()?;
+                let leader = leader.filter(|leader| token.is_none_or(|token| token == leader.token.get()));
+                if leader.is_some() {
+                    let outputs = self.elections.evict(&resource, self.ceiling(&resource));
+                    self.hold(outputs.unwrap_or_default())?;
+                    self.commit()?;
+                }
                 let _ = reply.send(leader);
                 Ok(())
             }
@@ -111,7 +121,10 @@ impl Driver {
     fn hold(&mut self, outputs: Vec<Output>) -> Result<(), StoreFailed> {
         for output in outputs {
             match output {
-                Output::Keep { resource, term } => self.pending.terms.push((resource, term)),
+                Output::Keep { resource, term } => {
+                    self.note_holder(&resource, term.as_ref());
+                    self.pending.terms.push((resource, term));
+                }
                 Output::Raise { resource, token } => {
                     let want = Want { resource, token, block: None, proof: None, patient: false };
                     self.step(Input::Want(want))?;
@@ -131,10 +144,15 @@ impl Driver {
                 Output::Tell(event) => self.tell(Notice::Election(event)),
             }
         }
+        // Last: whoever hears of a leader's end knows who waited for it then.
+        for (resource, waiting) in self.elections.changed_lines() {
+            self.tell(Notice::Line { resource, waiting });
+        }
         Ok(())
     }
 }
 
 fn leader(term: &Term) -> Leader {
-    Leader { holder: term.candidate.holder.clone(), token: term.token, ttl: Some(term.candidate.ttl) }
+    let Candidate { holder, ttl, owner, .. } = term.candidate.clone();
+    Leader { holder, token: term.token, ttl: Some(ttl), owner }
 }

@@ -10,10 +10,11 @@ use highgate_elector::Resource;
 use tokio::sync::oneshot;
 
 use super::file::{Batch, File, Found};
-use crate::elections::{Elections, Lease};
+use super::names::NamesInForce;
+use crate::elections::{Elections, Lease, Term};
 use crate::events::Notice;
 use crate::ledger::Ledger;
-use crate::replica::{Input, Output, Record, Replica, Snapshot, Time, Tombstone};
+use crate::replica::{Input, Output, Record, Replica, Revision, Snapshot, Time, Tombstone};
 use crate::store::StoreFailed;
 use crate::store::elections::Campaigner;
 use crate::store::{Command, Override, OverrideError, Unproved};
@@ -35,6 +36,9 @@ pub(super) struct Driver {
     pub(super) campaigns: HashMap<Lease, Campaigner>,
     /// How long the run-once ledger keeps its entries.
     pub(super) keep_once: Duration,
+    pub(super) names: NamesInForce,
+    /// A change of names that can be finished, by its revision.
+    finish: Option<Revision>,
 }
 
 /// A stop that was carried out, and who waits for it.
@@ -50,6 +54,7 @@ impl Driver {
         tell: Box<dyn Fn(Notice) + Send>,
         queued: Arc<AtomicUsize>,
         found: Found,
+        names: NamesInForce,
     ) -> Result<Self, StoreFailed> {
         // A fresh folder and a clean end leave nobody whose requests could still be under way.
         let before = found.inherited_delay.map(|wait| {
@@ -60,6 +65,7 @@ impl Driver {
             watermark: found.revision,
             records: found.records,
             tombstones: before.into_iter().collect(),
+            names: found.names_pending,
             ..Snapshot::default()
         };
         let (replica, outputs) = Replica::join(Time::ZERO, Time::ZERO, found.incarnation, None, snapshot);
@@ -74,6 +80,8 @@ impl Driver {
             pending: Batch::default(),
             campaigns: HashMap::new(),
             keep_once: Duration::MAX,
+            names,
+            finish: None,
         };
         driver.carry_out(outputs)?;
         driver.restore(found.issued, found.terms)?;
@@ -103,6 +111,9 @@ impl Driver {
             }
             self.end_expired_terms()?;
             self.commit()?;
+            if let Some(seen) = self.finish.take() {
+                self.finish_names(seen)?;
+            }
             for command in self.wait(inbox).into_iter().chain(inbox.try_iter().take(MAX_BATCH)) {
                 if let Some(stopped) = self.obey(command)? {
                     return Ok(stopped);
@@ -133,6 +144,7 @@ impl Driver {
                 let _ = reply.send(());
             }
             Command::Election(order) => self.order(order)?,
+            Command::Name { own, reply } => drop(reply.send(self.rename(own)?)),
             Command::Override(order) => refuse(order),
             // Whoever is elected here had the mark raised before it was told its token.
             Command::Prove { reply, .. } => drop(reply.send(Err(Unproved::NotIssued))),
@@ -176,6 +188,8 @@ impl Driver {
                     self.follow(&event)?;
                     self.tell(Notice::Fence(event));
                 }
+                // Not among the inputs of a commit, whose revisions come before that of the names.
+                Output::FinishNames { seen } => self.finish = Some(seen),
                 Output::Renew { .. }
                 | Output::Valid { .. }
                 | Output::Evict { .. }
@@ -215,6 +229,12 @@ impl Driver {
         self.replica.record(resource)
     }
 
+    /// The gate is told whose token it will be before it opens at it.
+    pub(super) fn note_holder(&self, resource: &Resource, term: Option<&Term>) {
+        let holder = term.and_then(|term| Some((term.token, term.candidate.owner.as_deref()?)));
+        self.ledger.note_holder(resource, holder);
+    }
+
     /// Whether requests with exactly the mark pass now.
     pub(super) fn is_open(&self, resource: &Resource) -> bool {
         self.ledger.get(resource.as_str()).is_some_and(|cell| cell.is_open())
@@ -222,7 +242,17 @@ impl Driver {
 
     /// The highest token that is or will be the resource's mark, as far as anybody has asked.
     pub(super) fn ceiling(&self, resource: &Resource) -> u64 {
-        self.replica.ceiling(resource)
+        self.replica.ceiling(resource).max(self.names.names.floors.of(resource.as_str()))
+    }
+
+    /// Resources that an operator keeps shut.
+    pub(super) fn frozen(&self) -> impl Iterator<Item = &str> {
+        self.replica.frozen()
+    }
+
+    /// Every resource and its mark.
+    pub(super) fn marks(&self) -> impl Iterator<Item = (&str, u64)> + Clone {
+        self.replica.marks()
     }
 
     pub(super) fn now(&self) -> Time {
@@ -233,7 +263,7 @@ impl Driver {
 /// What needs other replicas, or an authority that can be restored from a backup, does not apply here.
 fn refuse(order: Override) {
     match order {
-        Override::BumpEra { reply } => drop(reply.send(Err(OverrideError::Alone))),
+        Override::BumpEra { reply, .. } => drop(reply.send(Err(OverrideError::Alone))),
         Override::Retire { reply, .. } => drop(reply.send(Err(OverrideError::Alone))),
     }
 }

@@ -8,12 +8,18 @@ use highgate_elector::{Resource, Token};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::elections::{Candidate, Term};
+use crate::names::{Names, NamesError};
 use crate::replica::{Applied, Change, Incarnation, Input, Proposal, Record, Revision, State};
 
 /// Resource name to (mark, revision of the last change, flags).
 const RECORDS: TableDefinition<&str, (u64, u64, u8)> = TableDefinition::new("records");
 /// Resource name to (token, lease, ttl in ms, holder) of who leads it.
 const TERMS: TableDefinition<&str, (u64, u128, u64, &str)> = TableDefinition::new("terms");
+/// Resource name to the token of who leads it and the identity that it campaigned with, where that is known.
+const OWNERS: TableDefinition<&str, (u64, &str)> = TableDefinition::new("term-owners");
+/// The document of names.
+const NAMES: TableDefinition<&str, &str> = TableDefinition::new("names");
+const DOCUMENT: &str = "names";
 /// Facts about the store as a whole.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 
@@ -53,6 +59,10 @@ pub(super) struct Found {
     pub(super) terms: Vec<(Resource, Term)>,
     /// The highest token ever issued by an election.
     pub(super) issued: u64,
+    /// How resources were named by the process before; none in a store that nobody has used.
+    pub(super) names: Option<Names>,
+    /// The revision of a change of names that is not finished.
+    pub(super) names_pending: Option<Revision>,
     /// Some if the process before did not end cleanly: how long its last requests may take effect.
     pub(super) inherited_delay: Option<Duration>,
 }
@@ -87,6 +97,8 @@ pub enum OpenError {
     BadName { path: PathBuf, name: String },
     #[error("cannot join the fence with what the store holds")]
     Join(#[source] Box<crate::store::StoreFailed>),
+    #[error("the store {} cannot be used with this config. If nothing of it is to be fenced any more, give this gateway another --data-dir", path.display())]
+    Names { path: PathBuf, source: NamesError },
     #[error("cannot start the store's thread")]
     Thread(#[source] std::io::Error),
 }
@@ -108,6 +120,9 @@ impl File {
         let before = read_meta(&database).map_err(wrap)?;
         let records = read_records(&database, &path)?;
         let terms = read_terms(&database).map_err(wrap)?;
+        let names = read_names(&database).map_err(wrap)?;
+        let names = names.map(|text| Names::decode(text.as_bytes())).transpose();
+        let names = names.map_err(|source| OpenError::Names { path: path.clone(), source })?;
         let lock_delay = before.lock_delay.max(lock_delay);
         let file = Self { database, path: path.clone(), revision: before.revision + 1, lock_delay };
         file.write(|transaction| {
@@ -122,6 +137,8 @@ impl File {
             records,
             terms,
             issued: before.issued,
+            names,
+            names_pending: None,
             inherited_delay: (!before.clean).then_some(lock_delay),
         };
         Ok((file, found))
@@ -168,6 +185,26 @@ impl File {
             .map_err(|source| self.commit_error(source))?;
         self.lock_delay = lock_delay;
         Ok(())
+    }
+
+    /// Names count as a revision of their own.
+    pub(super) fn put_names(&mut self, names: &Names) -> Result<(), CommitError> {
+        let revision = self.revision + 1;
+        self.write(|transaction| {
+            transaction.open_table(NAMES)?.insert(DOCUMENT, names.encode().as_str())?;
+            put_meta(transaction, REVISION, revision)
+        })
+        .map_err(|source| self.commit_error(source))?;
+        self.revision = revision;
+        Ok(())
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub(super) fn names_error(&self, source: NamesError) -> OpenError {
+        OpenError::Names { path: self.path.clone(), source }
     }
 
     pub(super) fn mark_clean(&self) -> Result<(), CommitError> {
@@ -262,27 +299,49 @@ fn read_terms(database: &Database) -> Result<Vec<(Resource, Term)>, redb::Error>
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),
     };
+    let owners = match transaction.open_table(OWNERS) {
+        Ok(owners) => Some(owners),
+        // No leader has ever had one.
+        Err(redb::TableError::TableDoesNotExist(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
     let mut terms = Vec::new();
     for entry in table.iter()? {
         let (name, value) = entry?;
         let (token, lease, ttl_ms, holder) = value.value();
         if let (Ok(resource), Some(token)) = (Resource::parse(name.value()), Token::new(token)) {
             let ttl = Duration::from_millis(ttl_ms);
-            terms.push((resource, Term::kept(Candidate { lease, holder: holder.to_owned(), ttl }, token)));
+            let owner = owners.as_ref().map(|owners| owners.get(name.value())).transpose()?.flatten();
+            let owner = owner.filter(|owner| owner.value().0 == token.get());
+            let owner = owner.map(|owner| owner.value().1.to_owned());
+            let candidate = Candidate { lease, holder: holder.to_owned(), ttl, owner };
+            terms.push((resource, Term::kept(candidate, token)));
         }
     }
     Ok(terms)
+}
+
+fn read_names(database: &Database) -> Result<Option<String>, redb::Error> {
+    match database.begin_read()?.open_table(NAMES) {
+        Ok(table) => Ok(table.get(DOCUMENT)?.map(|text| text.value().to_owned())),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn put_terms(
     transaction: &WriteTransaction,
     terms: Vec<(Resource, Option<Term>)>,
 ) -> Result<(), redb::Error> {
-    let mut table = transaction.open_table(TERMS)?;
+    let (mut table, mut owners) = (transaction.open_table(TERMS)?, transaction.open_table(OWNERS)?);
     for (resource, term) in terms {
+        owners.remove(resource.as_str())?;
         match term {
-            Some(Term { candidate: Candidate { lease, holder, ttl }, token, .. }) => {
+            Some(Term { candidate: Candidate { lease, holder, ttl, owner }, token, .. }) => {
                 table.insert(resource.as_str(), (token.get(), lease, millis(ttl), holder.as_str()))?;
+                if let Some(owner) = owner {
+                    owners.insert(resource.as_str(), (token.get(), owner.as_str()))?;
+                }
             }
             None => {
                 table.remove(resource.as_str())?;
@@ -322,6 +381,7 @@ fn decode((token, modified, flags): (u64, u64, u8)) -> Record {
         block: is(BLOCK),
         block_next: is(BLOCK_NEXT),
         issued: false,
+        unreadable: false,
     }
 }
 

@@ -11,7 +11,7 @@ use redb::{
 
 use super::driver::Driver;
 use super::file::{CommitError, File};
-use crate::elections::Term;
+use crate::elections::NotHeld;
 use crate::store::StoreFailed;
 use crate::store::once::{OnceEntry, OnceOrder, Place, Question, Wanted};
 
@@ -42,18 +42,18 @@ impl Driver {
     }
 
     /// A leader's step, on disk before it is answered.
-    fn step_once(&mut self, order: &OnceOrder) -> Result<Option<OnceEntry>, StoreFailed> {
-        let leads = |term: &&Term| term.candidate.lease == order.lease;
-        let Some(term) = self.elections.leader(order.place.resource.as_str()).filter(leads) else {
-            return Ok(None);
+    fn step_once(&mut self, order: &OnceOrder) -> Result<Result<OnceEntry, NotHeld>, StoreFailed> {
+        let term = match self.elections.held(&order.place.resource, order.lease, &order.actor) {
+            Ok(term) => term,
+            Err(not_held) => return Ok(Err(not_held)),
         };
         if let Some(entry) = self.file.once(&order.place)?.filter(|entry| entry.completed) {
-            return Ok(Some(entry));
+            return Ok(Ok(entry));
         }
         let (holder, token) = (term.candidate.holder.clone(), term.token);
         let entry = OnceEntry { completed: order.complete, holder, token, at: SystemTime::now() };
         self.file.put_once(&order.place, &entry, self.keep_once)?;
-        Ok(Some(entry))
+        Ok(Ok(entry))
     }
 }
 

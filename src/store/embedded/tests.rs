@@ -36,11 +36,11 @@ fn raise(store: &Store, name: &str, number: u64) {
 #[test]
 fn marks_are_there_after_a_clean_restart_and_nothing_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let store = start(folder.path(), Duration::from_secs(60), |_| ()).unwrap();
+    let store = start(folder.path(), Duration::from_secs(60), OwnNames::default(), |_| ()).unwrap();
     raise(&store.store, "a", 7);
     assert!(store.store.stop(), "nothing is outstanding");
 
-    let store = start(folder.path(), Duration::from_secs(60), |_| ()).unwrap();
+    let store = start(folder.path(), Duration::from_secs(60), OwnNames::default(), |_| ()).unwrap();
     assert_eq!(store.inherited_delay, None);
     assert_eq!(store.store.ledger().enter(&resource("a")).mark(), 7);
     raise(&store.store, "a", 8);
@@ -49,14 +49,14 @@ fn marks_are_there_after_a_clean_restart_and_nothing_waits() {
 #[test]
 fn an_unclean_start_delays_raises_by_the_longest_promise_and_lets_the_open_mark_pass() {
     let folder = tempfile::tempdir().unwrap();
-    let store = start(folder.path(), Duration::from_millis(100), |_| ()).unwrap();
+    let store = start(folder.path(), Duration::from_millis(100), OwnNames::default(), |_| ()).unwrap();
     raise(&store.store, "a", 7);
     store.store.promise(Duration::from_millis(400), Duration::ZERO);
     raise(&store.store, "a", 8);
     end_uncleanly(&store, "a", 8);
 
     let started = Instant::now();
-    let again = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    let again = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
     assert_eq!(again.inherited_delay, Some(Duration::from_millis(400)));
     let cell = again.store.ledger().enter(&resource("a"));
     assert!(cell.look(token(8)).is_ok(), "what was open goes on passing");
@@ -67,19 +67,19 @@ fn an_unclean_start_delays_raises_by_the_longest_promise_and_lets_the_open_mark_
 #[test]
 fn a_process_that_ends_before_its_inherited_delay_is_over_does_not_end_cleanly() {
     let folder = tempfile::tempdir().unwrap();
-    let first = start(folder.path(), Duration::from_secs(60), |_| ()).unwrap();
+    let first = start(folder.path(), Duration::from_secs(60), OwnNames::default(), |_| ()).unwrap();
     raise(&first.store, "a", 7);
     end_uncleanly(&first, "a", 7);
-    let second = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    let second = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
     assert!(!second.store.stop());
-    assert!(start(folder.path(), NO_DELAY, |_| ()).unwrap().inherited_delay.is_some());
+    assert!(start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap().inherited_delay.is_some());
 }
 
 #[test]
 fn a_second_opening_is_refused_with_the_folder_named() {
     let folder = tempfile::tempdir().unwrap();
-    let _first = start(folder.path(), NO_DELAY, |_| ()).unwrap();
-    let error = start(folder.path(), NO_DELAY, |_| ()).err().unwrap();
+    let _first = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
+    let error = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).err().unwrap();
     assert!(matches!(error, OpenError::Locked { .. }), "{error}");
     assert!(error.to_string().contains(&folder.path().display().to_string()));
 }
@@ -87,7 +87,7 @@ fn a_second_opening_is_refused_with_the_folder_named() {
 #[test]
 fn a_raise_waits_for_the_last_permit_of_the_token_before() {
     let folder = tempfile::tempdir().unwrap();
-    let store = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    let store = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
     raise(&store.store, "a", 7);
     let cell = store.store.ledger().enter(&resource("a"));
     let permit = cell.clone().admit(token(7)).ok().unwrap();
@@ -102,7 +102,7 @@ fn a_raise_waits_for_the_last_permit_of_the_token_before() {
 #[test]
 fn a_thousand_resources_are_raised_together() {
     let folder = tempfile::tempdir().unwrap();
-    let store = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    let store = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
     for number in 0..1000 {
         store.store.want(resource(&format!("r/{number}")), token(5), None).unwrap();
     }
@@ -114,14 +114,14 @@ fn a_thousand_resources_are_raised_together() {
 #[test]
 fn a_freeze_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let store = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    let store = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
     raise(&store.store, "a", 7);
     store.store.freeze(resource("a"), true);
     let cell = store.store.ledger().enter(&resource("a"));
     eventually("it is frozen", || cell.is_frozen());
     assert!(store.store.stop());
 
-    let store = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    let store = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
     let cell = store.store.ledger().enter(&resource("a"));
     assert_eq!(cell.look(token(7)), Err(Denied::Frozen { mark: 7 }));
     store.store.freeze(resource("a"), false);
@@ -138,10 +138,10 @@ fn end_uncleanly(store: &Embedded, name: &str, number: u64) {
 #[test]
 fn a_busy_store_still_notices_that_the_inherited_delay_is_over() {
     let folder = tempfile::tempdir().unwrap();
-    let first = start(folder.path(), Duration::from_millis(300), |_| ()).unwrap();
+    let first = start(folder.path(), Duration::from_millis(300), OwnNames::default(), |_| ()).unwrap();
     raise(&first.store, "a", 7);
     end_uncleanly(&first, "a", 7);
-    let second = start(folder.path(), NO_DELAY, |_| ()).unwrap();
+    let second = start(folder.path(), NO_DELAY, OwnNames::default(), |_| ()).unwrap();
     second.store.want(resource("a"), token(8), None).unwrap();
     let cell = second.store.ledger().enter(&resource("a"));
     let mut number = 0;

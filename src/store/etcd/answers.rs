@@ -1,13 +1,11 @@
 //! What the driver hears of etcd: answers to what it asked, and the changes that the watch tells of.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highgate_elector::backend::etcd::client::CallError;
-use highgate_elector::backend::etcd::txn::prefix_end;
-use highgate_elector::backend::etcd::watch::Watch;
-use highgate_elector::backend::etcd::wire::{Event, TxnResponse};
 use highgate_elector::{Resource, Token};
+use highgate_etcd::{CallError, Event, Outcome, Watch, prefix_end};
 use tokio::task::AbortHandle;
 
 use super::driver::{Changes, Driver, Renewal, Report, Stage, now_time};
@@ -16,13 +14,15 @@ use super::load::{JoinError, Joined, Loaded};
 use super::proofs::Proofs;
 use super::queues::Queues;
 use super::requests;
+use super::retell::Told;
 use super::serve::fenced;
 use super::session::{Leaver, Session};
 use super::values::{Poll, Sorted, revision, sort};
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::replica::{
-    Answer, Applied, Change, Fenced, Given, Incarnation, Input, Output, Proposal, Replica, Revision, floor,
+    Answer, Applied, Change, Fenced, Given, Incarnation, Input, Output, Proposal, Record, Replica, Revision,
+    floor,
 };
 
 /// Before a leave is tried again that etcd did not answer.
@@ -39,6 +39,7 @@ impl Driver {
                 self.leavers.push(Leaver::new(me, None));
             }
             Report::Left { incarnation, result } => self.left_for_good(incarnation, result),
+            Report::LookedAfter(looked) => self.looked_after(looked),
             Report::AwaitTurn { resource, waiting } => self.await_turn(resource, waiting),
             Report::Listed { session, result } if self.is_session(session) => self.listed(result),
             Report::Renewed { session, renewal, result } if self.is_session(session) => {
@@ -51,6 +52,7 @@ impl Driver {
             Report::Proposed { session, proposals, result } if self.is_session(session) => {
                 self.proposed(proposals, result);
             }
+            Report::Named { session, result } if self.is_session(session) => self.named(result),
             Report::Leads { session, resource, result } if self.is_session(session) => {
                 self.heard_who_leads(&resource, result);
             }
@@ -115,8 +117,8 @@ impl Driver {
 
     /// The gates first, then the validity.
     pub(super) fn begin(&mut self, me: Incarnation, joined: Joined) {
-        let Joined { sent, ahead, created, loaded: Loaded { revision: loaded_at, snapshot, candidates } } =
-            joined;
+        let Joined { sent, ahead, created, loaded } = joined;
+        let Loaded { revision: loaded_at, snapshot, candidates, names: (named_at, names) } = loaded;
         let valid = sent + self.timing.validity;
         let era = snapshot.era;
         let lowest = if breaks(Rule::MarkOfEra) { 0 } else { floor(era) };
@@ -130,9 +132,12 @@ impl Driver {
             created,
             confirmed: created,
             replica,
+            names: (named_at, Arc::new(names.clone())),
+            renaming: None,
             counted: None,
             queues: Queues::load(candidates),
             seen: revision(loaded_at),
+            told: Told::default(),
             proofs: Proofs::default(),
             proposals: BTreeMap::new(),
             sending: 0,
@@ -145,12 +150,14 @@ impl Driver {
             joined_at: Instant::now(),
         };
         self.stage = Stage::Inside(Box::new(session));
+        self.has_served = true;
+        self.take_names(named_at, names);
+        self.note_all_holders();
         self.carry_out(
             outputs.into_iter().filter(|output| !matches!(output, Output::Valid { .. })).collect(),
         );
         if let Stage::Inside(session) = &mut self.stage {
-            session.counted = Some(self.shared.watched.validity.begin(valid));
-            self.shared.watched.renewed(ahead);
+            session.counted = Some(self.shared.watched.begin(valid, ahead));
             self.shared.ledger.wake_all();
             tracing::info!(era, revision = loaded_at, "joined: this replica serves");
             self.tell(Notice::Fence(crate::replica::Event::Joined { member: me }));
@@ -192,10 +199,10 @@ impl Driver {
                 return self.list("the watch could not go on");
             }
         };
-        let modified = |event: &Event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
+        let modified = |event: &Event| event.kv.mod_revision;
         for revision in events.chunk_by(|one, other| modified(one) == modified(other)) {
-            let Stage::Inside(session) = &self.stage else { return };
-            if session.listing {
+            // Whatever was applied before may have ended this watch.
+            if !matches!(&self.stage, Stage::Inside(session) if current(session) && !session.listing) {
                 return;
             }
             let at = revision.first().map_or(0, modified);
@@ -204,7 +211,7 @@ impl Driver {
     }
 
     pub(super) fn apply(&mut self, sorted: Sorted) {
-        let Sorted { applied, polls } = sorted;
+        let Sorted { applied, names, polls } = sorted;
         let at = applied.revision;
         let marks: Vec<(Resource, u64)> = applied
             .changes
@@ -214,7 +221,10 @@ impl Driver {
                 _ => None,
             })
             .collect();
+        self.report_losses(&applied);
         self.bury_the_past(&applied);
+        let Stage::Inside(session) = &self.stage else { return };
+        let (watch, watermark) = (session.watch_number, session.replica.watermark());
         if let Some(version) = applied.seq {
             self.link.memory.counted(version);
         }
@@ -222,14 +232,24 @@ impl Driver {
             self.step(Input::Applied(applied));
         }
         let Stage::Inside(session) = &mut self.stage else { return };
-        if session.listing {
+        if session.listing || session.watch_number != watch {
             // Something before it was missed: it was not applied.
             return;
         }
         for (resource, mark) in marks {
             session.proofs.raised(&resource, mark);
         }
-        session.seen = session.seen.max(at);
+        if session.told.is_new(at) {
+            session.seen = session.seen.max(at);
+        }
+        // Names that are told again may be older than those in force.
+        match names.filter(|_| at > watermark) {
+            None => {}
+            Some(Ok(names)) => self.take_names(at, names),
+            Some(Err(error)) => return self.fence(&error.to_string()),
+        }
+        let Stage::Inside(session) = &mut self.stage else { return };
+        let polls = session.told.polls(at, polls);
         let named: BTreeSet<Resource> = polls.iter().map(Poll::resource).cloned().collect();
         for turn in session.queues.apply(polls) {
             self.follow(turn);
@@ -239,7 +259,25 @@ impl Driver {
         }
     }
 
-    /// What was committed arrives with the watch, like everybody else's; only refusals are news.
+    /// Somebody has done by hand what nothing here ever does.
+    fn report_losses(&self, applied: &Applied) {
+        let Stage::Inside(session) = &self.stage else { return };
+        for change in &applied.changes {
+            match change {
+                Change::Lost(resource) => {
+                    tracing::error!(%resource, "somebody has deleted this mark from etcd: it is put back");
+                }
+                Change::Record(resource, Record { token, unreadable: false, .. })
+                    if *token < session.replica.record(resource).token =>
+                {
+                    let known = session.replica.record(resource).token;
+                    tracing::error!(%resource, mark = token, known, "somebody has lowered this mark in etcd: it is put back");
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// A join that etcd ran late, after its incarnation had left, made a member that nobody is.
     fn bury_the_past(&mut self, applied: &Applied) {
         for change in &applied.changes {
@@ -252,7 +290,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn proposed(&mut self, proposals: Vec<Proposal>, result: Result<TxnResponse, Trouble>) {
+    /// What was committed arrives with the watch, like everybody else's; only refusals are news.
+    pub(super) fn proposed(&mut self, proposals: Vec<Proposal>, result: Result<Outcome, Trouble>) {
         if let Stage::Inside(session) = &mut self.stage {
             session.sending -= 1;
         }
@@ -268,6 +307,8 @@ impl Driver {
         if !answer.succeeded {
             return self.fence(fenced(Fenced::NewEra));
         }
+        // Whatever became of each, the transaction counts.
+        self.step(Input::Exists { counted: revision(answer.revision()), said: 0 });
         for (place, proposal) in proposals.into_iter().enumerate() {
             let Some(refused) = answer.nested(place).filter(|nested| !nested.succeeded) else { continue };
             let modified = refused.found(0).first().map_or(0, |kv| revision(kv.mod_revision));
@@ -301,9 +342,18 @@ impl Driver {
         self.step(Input::Refused { resource, seen, modified });
     }
 
-    pub(super) fn renewed(&mut self, renewal: &Renewal, result: Result<TxnResponse, Trouble>) {
+    pub(super) fn renewed(&mut self, renewal: &Renewal, result: Result<Outcome, Trouble>) {
         let sent = if breaks(Rule::ValidityFromSending) { now_time() } else { renewal.sent.since_boot() };
         let result = result.and_then(|answer| self.check_for_loss(renewal, answer));
+        if let Ok(answer) = &result
+            && answer.succeeded
+        {
+            let (counted, said) = requests::shown_by_renewal(answer);
+            if let Stage::Inside(session) = &mut self.stage {
+                session.told.shows(session.replica.watermark(), (counted, said));
+            }
+            self.step(Input::Exists { counted, said });
+        }
         let (answer, overtaken) = match self.judge(result) {
             Some(answer) if !answer.succeeded => (Answer::Refused, false),
             Some(answer) if requests::word_stands(&answer, &renewal.value) => (Answer::Accepted, false),
@@ -333,11 +383,7 @@ impl Driver {
 
     /// A renewal that etcd had confirmed has to be there, or a later one: else etcd went back, however far it has
     /// come since.
-    pub(super) fn check_for_loss(
-        &mut self,
-        renewal: &Renewal,
-        answer: TxnResponse,
-    ) -> Result<TxnResponse, Trouble> {
+    pub(super) fn check_for_loss(&mut self, renewal: &Renewal, answer: Outcome) -> Result<Outcome, Trouble> {
         if answer.succeeded
             && let Stage::Inside(session) = &mut self.stage
         {
@@ -352,7 +398,7 @@ impl Driver {
         Ok(answer)
     }
 
-    pub(super) fn forgot(&mut self, name: String, result: Result<TxnResponse, Trouble>) {
+    pub(super) fn forgot(&mut self, name: String, result: Result<Outcome, Trouble>) {
         let Some(answer) = self.judge(result) else { return };
         if !answer.succeeded && answer.found(0).is_empty() {
             // One that only this replica knew of: it has no place in etcd to be removed from.
@@ -373,14 +419,21 @@ impl Driver {
             }
             Err(error) => return self.fence(&error.to_string()),
         };
-        let Loaded { revision: loaded_at, snapshot, candidates } = loaded;
+        let Loaded { revision: loaded_at, snapshot, candidates, names: (named_at, names) } = loaded;
         let Stage::Inside(session) = &mut self.stage else { return };
+        let news = session.names.0 != named_at;
         session.listing = false;
         session.queues = Queues::load(candidates);
         session.seen = revision(loaded_at);
+        session.told.everything();
         let number = session.number;
         let marks: Vec<_> =
             snapshot.records.iter().map(|(resource, record)| (resource.clone(), record.token)).collect();
+        if news {
+            // Before the machine hears of it: what is claimed from now on has the names that it acknowledges.
+            self.take_names(named_at, names);
+        }
+        self.note_all_holders();
         self.step(Input::Listed(snapshot));
         let watch = self.watch_from(number, loaded_at + 1);
         match &mut self.stage {
@@ -398,7 +451,7 @@ impl Driver {
         self.follow_all_leaders();
     }
 
-    pub(super) fn left_for_good(&mut self, incarnation: Incarnation, result: Result<TxnResponse, Trouble>) {
+    pub(super) fn left_for_good(&mut self, incarnation: Incarnation, result: Result<Outcome, Trouble>) {
         match result {
             Ok(_) => self.leavers.retain(|leaver| leaver.incarnation != incarnation),
             Err(_) => {
@@ -411,7 +464,7 @@ impl Driver {
     }
 }
 
-fn is_too_long(result: &Result<TxnResponse, Trouble>) -> bool {
+fn is_too_long(result: &Result<Outcome, Trouble>) -> bool {
     let too_long = |why: &str| why.contains("too many operations");
     matches!(result, Err(Trouble::Call(CallError::Refused(why))) if too_long(why))
 }

@@ -5,37 +5,37 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highgate_elector::backend::etcd::keys;
-use highgate_elector::backend::etcd::wire::{
-    Compare, DeleteRangeRequest, KeyValue, LeaseKeepAliveRequest, LeaseRevokeRequest, RangeRequest,
-    TxnRequest,
-};
 use highgate_elector::{Resource, Token};
+use highgate_etcd::keys;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::campaign::{Stand, campaign};
 use super::driver::{Driver, Stage};
-use super::link::{Link, Trouble};
+use super::link::Trouble;
 use super::queues::Head;
-use super::values::{number, revision};
-use crate::elections::{Ended, Event, Lease};
+use super::revoke::Revoker;
+use super::terms::{Held, evict, renew, resign};
+use super::values::number;
+use crate::elections::{Ended, Event, Lease, Standing};
 use crate::events::Notice;
 use crate::replica::Revision;
-use crate::store::elections::{CampaignError, Election, Leader, Order};
+use crate::store::elections::{CampaignError, CampaignId, Election, Leader, Order};
 
 /// How long the end waits for candidates to be withdrawn.
 const WITHDRAW_LIMIT: Duration = Duration::from_secs(1);
 
 /// Candidates that came through this gateway and do not lead yet.
-#[derive(Default)]
 pub(super) struct Campaigns {
-    by_lease: HashMap<Lease, Running>,
+    by_lease: HashMap<(Resource, Lease), Running>,
+    /// Takes back what those have left behind who do not want to lead any more.
+    revoker: Revoker,
     /// Who waits for its turn, by resource.
     turns: HashMap<Resource, Vec<Waiting>>,
 }
 
 struct Running {
+    id: CampaignId,
     stand: Arc<Stand>,
     task: AbortHandle,
 }
@@ -52,49 +52,78 @@ pub(super) enum Turned {
     Gone,
 }
 
+impl Campaigns {
+    pub(super) fn new(revoker: Revoker) -> Self {
+        Self { by_lease: HashMap::new(), revoker, turns: HashMap::new() }
+    }
+}
+
 impl Driver {
     pub(super) fn order(&mut self, order: Order) {
+        self.expect_end(&order);
         match order {
-            Order::Campaign { resource, candidate, campaigner } => {
-                let (stand, lease) = (Arc::<Stand>::default(), candidate.lease);
+            Order::Campaign { resource, candidate, mut campaigner, id } => {
+                let stand = Arc::<Stand>::default();
+                let key = (resource.clone(), candidate.lease);
                 let running = campaign(
-                    self.link.clone(),
+                    (self.link.clone(), self.campaigns.revoker.clone()),
                     self.shared.ledger.clone(),
                     self.reports.clone(),
                     (resource, candidate),
                     stand.clone(),
                 );
                 let task = tokio::spawn(async move {
-                    // Whoever waited may be gone: then it has withdrawn, or is about to.
-                    let _ = campaigner.send(running.await);
+                    tokio::select! {
+                        outcome = running => drop(campaigner.send(outcome)),
+                        // Whoever waited is gone: it has withdrawn, or is about to.
+                        () = campaigner.closed() => {}
+                    }
                 });
-                self.campaigns.by_lease.insert(lease, Running { stand, task: task.abort_handle() });
+                let running = Running { id, stand, task: task.abort_handle() };
+                if let Some(before) = self.campaigns.by_lease.insert(key, running) {
+                    // The same candidate has come again, by another connection: its place in line is this one's now.
+                    before.task.abort();
+                }
                 self.campaigns.by_lease.retain(|_, running| !running.task.is_finished());
             }
-            Order::Withdraw { lease, .. } => {
-                if let Some(running) = self.campaigns.by_lease.remove(&lease) {
+            Order::Withdraw { resource, lease, id } => {
+                let key = (resource, lease);
+                if self.campaigns.by_lease.get(&key).is_some_and(|running| running.id != id) {
+                    return;
+                }
+                if let Some(running) = self.campaigns.by_lease.remove(&key) {
                     running.task.abort();
                 }
-                tokio::spawn(revoke(self.link.clone(), lease));
+                self.campaigns.revoker.revoke(lease);
             }
-            Order::Leave { lease, reply, .. } => {
-                let left = self.campaigns.by_lease.get(&lease).is_some_and(|running| running.stand.leave());
-                if left && let Some(running) = self.campaigns.by_lease.remove(&lease) {
+            Order::Leave { resource, lease, id, reply } => {
+                let key = (resource, lease);
+                let own = self.campaigns.by_lease.get(&key).filter(|running| running.id == id);
+                let left = own.is_some_and(|running| running.stand.leave());
+                if left && let Some(running) = self.campaigns.by_lease.remove(&key) {
                     running.task.abort();
-                    tokio::spawn(revoke(self.link.clone(), lease));
+                    self.campaigns.revoker.revoke(lease);
                 }
                 let _ = reply.send(left);
             }
-            Order::Renew { resource, lease, reply } => {
-                answer(reply, renew(self.link.clone(), resource, lease));
+            Order::Renew { resource, lease, actor, reply } => {
+                let held = Held { resource, lease, actor };
+                answer(reply, renew(self.link.clone(), self.campaigns.revoker.clone(), held));
             }
-            Order::Resign { resource, lease, reply } => {
-                answer(reply, resign(self.link.clone(), resource, lease));
+            Order::Resign { resource, lease, actor, reply } => {
+                let held = Held { resource, lease, actor };
+                answer(reply, resign(self.link.clone(), self.campaigns.revoker.clone(), held));
             }
-            Order::Evict { resource, reply } => match self.head(&resource) {
-                Some(head) => answer(reply, evict(self.link.clone(), self.leader(&head), head)),
-                None => self.if_inside(reply, |_| None),
-            },
+            Order::Evict { resource, token, reply } => {
+                let is_meant = |head: &Head| match (token, self.leader(head)) {
+                    (Some(token), leader) => leader.is_some_and(|leader| leader.token.get() == token),
+                    (None, _) => true,
+                };
+                match self.head(&resource).filter(is_meant) {
+                    Some(head) => answer(reply, evict(self.link.clone(), self.leader(&head), head)),
+                    None => self.if_inside(reply, |_| None),
+                }
+            }
             Order::Show { resource, reply } => {
                 let leader = self.head(&resource).and_then(|head| self.leader(&head));
                 self.if_inside(reply, |session| Election {
@@ -128,18 +157,49 @@ impl Driver {
     fn leader(&self, head: &Head) -> Option<Leader> {
         let Stage::Inside(session) = &self.stage else { return None };
         let token = keys::token(session.replica.era(), number(head.created))?;
-        Some(Leader { holder: head.candidate.holder.clone(), token, ttl: None })
+        let (holder, owner) = (head.candidate.holder.clone(), head.candidate.owner.clone());
+        Some(Leader { holder, token, ttl: None, owner })
     }
 
-    pub(super) fn tell_of_turn(&self, resource: &Resource, before: Option<&Head>, after: Option<&Head>) {
+    pub(super) fn tell_of_turn(
+        &self,
+        resource: &Resource,
+        before: Option<(&Head, Ended)>,
+        after: Option<&Head>,
+    ) {
         let named = |head: &Head| self.leader(head).map(|leader| (leader.holder, leader.token));
-        if let Some((holder, token)) = before.and_then(named) {
-            let (resource, why) = (resource.clone(), Ended::Gone);
+        if let Some((head, why)) = before
+            && let Some((holder, token)) = named(head)
+        {
+            let resource = resource.clone();
             self.tell(Notice::Election(Event::Ended { resource, holder, token, why }));
         }
         if let Some((holder, token)) = after.and_then(named) {
             self.tell(Notice::Election(Event::Elected { resource: resource.clone(), holder, token }));
         }
+    }
+
+    /// Whoever resigns or is evicted, through any gateway, has that said with it. So if nothing is said when a candidate
+    /// goes that came or was renewed through this gateway, its lease has run out.
+    fn expect_end(&mut self, order: &Order) {
+        let Stage::Inside(session) = &mut self.stage else { return };
+        let (resource, lease) = match order {
+            Order::Campaign { resource, candidate, .. } => (resource, candidate.lease),
+            Order::Renew { resource, lease, .. } => (resource, *lease),
+            _ => return,
+        };
+        let key = self.link.keys.candidate(resource, lease_id(lease));
+        session.queues.expect(key.into_bytes(), Ended::Expired);
+    }
+
+    /// After a join or a gap: everybody who leads now, whoever was missed included.
+    pub(super) fn tell_who_stands(&self) {
+        let Stage::Inside(session) = &self.stage else { return };
+        let standing = |(resource, head): (Resource, Head)| {
+            let leader = self.leader(&head).map(|leader| (leader.holder, leader.token));
+            Standing { leader, waiting: session.queues.waiting(&resource), resource }
+        };
+        self.tell(Notice::Standing(session.queues.heads().into_iter().map(standing).collect()));
     }
 
     /// A candidate of this gateway has queued up.
@@ -148,8 +208,16 @@ impl Driver {
         self.tell_turns(&resource);
     }
 
+    /// After the leader of the resource was told of, so that whoever hears of its end knows who waited for it then.
+    fn tell_of_line(&self, resource: &Resource) {
+        let Stage::Inside(session) = &self.stage else { return };
+        let waiting = session.queues.waiting(resource);
+        self.tell(Notice::Line { resource: resource.clone(), waiting });
+    }
+
     /// Tells whoever is first, and whoever is not in line any more.
     pub(super) fn tell_turns(&mut self, resource: &Resource) {
+        self.tell_of_line(resource);
         let Some(waiting) = self.campaigns.turns.remove(resource) else { return };
         let Stage::Inside(session) = &self.stage else { return };
         let (head, seen, era) = (session.queues.head(resource), session.seen, session.replica.era());
@@ -178,15 +246,14 @@ impl Driver {
 
     /// The end of the gateway: whoever waits here waits no longer.
     pub(super) async fn withdraw_candidates(&mut self) {
-        let mut leaving = tokio::task::JoinSet::new();
         for (lease, running) in self.campaigns.by_lease.drain() {
             if running.stand.leave() {
                 running.task.abort();
-                leaving.spawn(revoke(self.link.clone(), lease));
+                self.campaigns.revoker.revoke(lease.1);
             }
         }
         // What is not heard in time runs out by itself.
-        let _ = tokio::time::timeout(WITHDRAW_LIMIT, leaving.join_all()).await;
+        let _ = tokio::time::timeout(WITHDRAW_LIMIT, self.campaigns.revoker.done()).await;
     }
 
     /// Everybody looks again: what this replica knows is out of date.
@@ -216,68 +283,6 @@ pub(super) fn lease_id(lease: Lease) -> i64 {
 /// As much of a random number as an etcd lease can have.
 pub(in crate::store) fn as_lease(random: Lease) -> Lease {
     (random & Lease::from(i64::MAX as u64)).max(1)
-}
-
-pub(super) async fn revoke(link: Link, lease: Lease) {
-    // What fails runs out by itself.
-    let _ = link.client.call(LeaseRevokeRequest { id: lease_id(lease) }).await;
-}
-
-/// Extends the lease, then has etcd confirm that its key leads.
-async fn renew(link: Link, resource: Resource, lease: Lease) -> Result<Option<Duration>, Trouble> {
-    let key = link.keys.candidate(&resource, lease_id(lease));
-    let extended = link.client.call(LeaseKeepAliveRequest { id: lease_id(lease) }).await?;
-    if extended.ttl <= 0 {
-        return Ok(None);
-    }
-    let ttl = Duration::from_secs(u64::try_from(extended.ttl).unwrap_or(0));
-    Ok(leads(&link, &resource, &key).await?.map(|_| ttl))
-}
-
-/// A leader as etcd knows it.
-pub(super) struct Known {
-    created: i64,
-    pub(super) token: Token,
-    pub(super) holder: String,
-}
-
-/// Whether the key leads, by etcd's word. A candidate that is older than the era was given a token of the one
-/// before, which is stale.
-pub(super) async fn leads(link: &Link, resource: &Resource, key: &str) -> Result<Option<Known>, Trouble> {
-    let first = RangeRequest::oldest_below(link.keys.election(resource).as_bytes());
-    let ask = TxnRequest::default().then(first).then(RangeRequest::key(link.keys.era()));
-    let answer = link.txn(ask).await?;
-    let Some(kv) = answer.found(0).first().filter(|kv| kv.key == key.as_bytes()) else { return Ok(None) };
-    let era = answer.found(1).first();
-    if is_of_an_older_era(revision(kv.create_revision), era) {
-        return Ok(None);
-    }
-    let era = era.and_then(|era| super::values::era(&era.value)).unwrap_or(0);
-    let holder = String::from_utf8_lossy(&kv.value).into_owned();
-    let token = keys::token(era, kv.create_revision);
-    Ok(token.map(|token| Known { created: kv.create_revision, token, holder }))
-}
-
-/// Whether a candidate of this revision queued up before the era began.
-pub(super) fn is_of_an_older_era(created: Revision, era: Option<&KeyValue>) -> bool {
-    era.is_some_and(|era| super::values::era(&era.value) != Some(0) && revision(era.mod_revision) > created)
-}
-
-async fn resign(link: Link, resource: Resource, lease: Lease) -> Result<bool, Trouble> {
-    let key = link.keys.candidate(&resource, lease_id(lease));
-    let Some(Known { created, .. }) = leads(&link, &resource, &key).await? else { return Ok(false) };
-    let gone = TxnRequest::when([Compare::created_at(key.as_str(), created)])
-        .then(DeleteRangeRequest::key(key.as_str()));
-    link.txn(gone).await?;
-    tokio::spawn(revoke(link, lease));
-    Ok(true)
-}
-
-async fn evict(link: Link, leader: Option<Leader>, head: Head) -> Result<Option<Leader>, Trouble> {
-    let gone = TxnRequest::when([Compare::created_at(head.candidate.key.clone(), number(head.created))])
-        .then(DeleteRangeRequest::key(head.candidate.key));
-    link.txn(gone).await?;
-    Ok(leader)
 }
 
 impl From<Trouble> for CampaignError {

@@ -1,28 +1,29 @@
-//! What a replica reads before it joins: all marks and candidates at one revision, and then what changes.
+//! What a replica reads before it joins: all marks and candidates, and what changes from before that on.
 //!
 //! A member that has joined and still reads would hold up every raise and be evicted for it. So the long reading comes
-//! first, and between the join and the first request there is only the difference. What must stay true: the changes
-//! that count follow one another without a gap from the revision that was read to the join's own, so that the marks
-//! are exactly those that the join found.
+//! first, and between the join and the first request there is only the difference. Each page is as it is when it is read:
+//! the history of etcd need not reach back to the first one, however long the last takes. A watch is open all the while,
+//! and what it tells is applied after. What must stay true: the changes that count follow one another without a gap from the
+//! revision before the first page to the join's own. So a key that was changed meanwhile is as its last change says,
+//! any other is as it was read, and the marks are exactly those that the join found.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use highgate_elector::Resource;
-use highgate_elector::backend::etcd::client::CallError;
-use highgate_elector::backend::etcd::txn::prefix_end;
-use highgate_elector::backend::etcd::watch::{Watch, WatchError};
-use highgate_elector::backend::etcd::wire::{Event, RangeRequest};
+use highgate_etcd::{CallError, Event, Range, Watch, WatchError, prefix_end};
 
 use super::link::{Link, Trouble};
 use super::load::{candidates, marks};
 use super::values::{Poll, number, revision, sort};
 use crate::replica::{Change, Record, Revision, Timing};
 
+/// In place of a revision: every page as it is when it is read.
+const NEWEST: i64 = 0;
 /// How long the difference may take; the join is tried again after that.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Everything as it was at one revision, kept up with a watch.
+/// Everything, kept up with a watch.
 pub(super) struct Base<'a> {
     link: &'a Link,
     timing: &'a Timing,
@@ -39,16 +40,31 @@ pub(super) struct Base<'a> {
 impl<'a> Base<'a> {
     /// Reads everything, and what has changed while that was read.
     pub(super) async fn read(link: &'a Link, timing: &'a Timing) -> Result<Self, Trouble> {
-        let (pinned, watermark, seq) = last_change(link).await?;
-        let (records, candidates) = tokio::try_join!(marks(link, pinned, 0), candidates(link, pinned))?;
+        let (before, watermark, seq) = last_change(link).await?;
         let root = link.keys.root().into_bytes();
-        let watch = Watch::from_revision(&link.client, &root, &prefix_end(&root), pinned + 1);
-        let records = records.into_iter().collect();
-        let ahead = VecDeque::new();
-        let mut base = Self { link, timing, watch, ahead, seq, watermark, records, candidates };
+        let watch = Watch::from_revision(&link.client, &root, &prefix_end(&root), before + 1);
+        let (ahead, records, polls) = (VecDeque::new(), HashMap::new(), Vec::new());
+        let mut base = Self { link, timing, watch, ahead, seq, watermark, records, candidates: polls };
+        let reading = async { tokio::try_join!(marks(link, NEWEST, 0), candidates(link, NEWEST)) };
+        let (records, candidates) = base.listen_during(reading).await?;
+        (base.records, base.candidates) = (records.into_iter().collect(), candidates);
         let (_, watermark, seq) = last_change(link).await?;
         base.follow_to(watermark, seq).await?;
         Ok(base)
+    }
+
+    /// Keeps what the watch tells meanwhile.
+    async fn listen_during<T>(
+        &mut self,
+        reading: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        let mut reading = std::pin::pin!(reading);
+        loop {
+            tokio::select! {
+                read = &mut reading => return read,
+                heard = self.watch.changes() => self.ahead.extend(heard.map_err(trouble)?),
+            }
+        }
     }
 
     /// Applies what has changed up to this revision, which is that of the change with this number.
@@ -62,6 +78,11 @@ impl<'a> Base<'a> {
         while self.watermark < watermark {
             self.hear_more(watermark).await?;
             self.apply_up_to(watermark)?;
+            // What is left is later than the change that is waited for, so the watch has lost that one. Without this the
+            // loop would go round and never wait for anything, so that its time limit could not end it either.
+            if self.watermark < watermark && !self.ahead.is_empty() {
+                return Err(missed());
+            }
         }
         Ok(())
     }
@@ -70,11 +91,7 @@ impl<'a> Base<'a> {
         if self.ahead.iter().any(|event| modified(event) >= watermark) {
             return Ok(());
         }
-        let heard = self.watch.changes().await.map_err(|error| match error {
-            WatchError::Compacted => Trouble::Call(CallError::Compacted),
-            WatchError::Refused(why) => Trouble::Call(CallError::Refused(why)),
-        })?;
-        self.ahead.extend(heard);
+        self.ahead.extend(self.watch.changes().await.map_err(trouble)?);
         Ok(())
     }
 
@@ -90,8 +107,11 @@ impl<'a> Base<'a> {
                 (self.seq, self.watermark) = (seq, at);
             }
             for change in sorted.applied.changes {
-                if let Change::Record(resource, record) = change {
-                    self.records.insert(resource, record);
+                match change {
+                    Change::Record(resource, record) => drop(self.records.insert(resource, record)),
+                    // Whoever knew it puts it back.
+                    Change::Lost(resource) => drop(self.records.remove(&resource)),
+                    _ => {}
                 }
             }
             self.candidates.extend(sorted.polls);
@@ -104,17 +124,23 @@ impl<'a> Base<'a> {
     }
 }
 
+fn trouble(error: WatchError) -> Trouble {
+    match error {
+        WatchError::Compacted => Trouble::Call(CallError::Compacted),
+        WatchError::Refused(why) => Trouble::Call(CallError::Refused(why)),
+    }
+}
+
 /// The newest revision; the revision of the last change that counts, and its number.
 async fn last_change(link: &Link) -> Result<(i64, Revision, u64), Trouble> {
-    let answer = link.range(RangeRequest::key(link.keys.seq())).await?;
+    let answer = link.range(Range::key(link.keys.seq())).await?;
     let seq = answer.kvs.first();
     let version = seq.map_or(0, |kv| u64::try_from(kv.version).unwrap_or(0));
-    let pinned = answer.header.as_ref().map_or(0, |header| header.revision);
-    Ok((pinned, seq.map_or(0, |kv| revision(kv.mod_revision)), version))
+    Ok((answer.header.revision, seq.map_or(0, |kv| revision(kv.mod_revision)), version))
 }
 
 fn modified(event: &Event) -> Revision {
-    event.kv.as_ref().map_or(0, |kv| revision(kv.mod_revision))
+    revision(event.kv.mod_revision)
 }
 
 fn missed() -> Trouble {

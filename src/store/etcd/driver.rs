@@ -10,25 +10,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use highgate_elector::backend::etcd::fence::MemberValue;
-use highgate_elector::backend::etcd::watch::WatchError;
-use highgate_elector::backend::etcd::wire::{Event, RangeResponse, TxnResponse};
 use highgate_elector::{Alarm, Moment, Resource};
+use highgate_etcd::fence::MemberValue;
+use highgate_etcd::{Event, Listing, Outcome, WatchError};
 use tokio::sync::mpsc;
 
 use super::ballot::{Campaigns, Waiting};
 use super::link::{Link, Trouble};
-use super::load::{JoinError, Joined, Loaded, join};
+use super::load::{Bringing, JoinError, Joined, Loaded, join};
 use super::once::Pruner;
 use super::requests::{self, MAX_PROPOSALS};
+use super::revoke::Revoker;
 use super::session::{Leaver, Promise, Session};
+use super::upkeep::{Looked, Upkeep};
 use super::warden::Watched;
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::ledger::Ledger;
 use crate::replica::{Incarnation, Input, Proposal, Revision, Time, Timing};
-use crate::store::Command;
 use crate::store::overview::Overview;
+use crate::store::{Command, OwnNames};
 
 /// How many commands are taken before time and answers are looked at.
 const MAX_BATCH: usize = 8192;
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     pub(super) queued: Arc<AtomicUsize>,
     pub(super) away: Arc<AtomicBool>,
     pub(super) overview: Arc<ArcSwap<Overview>>,
+    pub(super) own_names: OwnNames,
 }
 
 pub(super) struct Driver {
@@ -58,6 +60,8 @@ pub(super) struct Driver {
     pub(super) shared: Shared,
     tell: Box<dyn Fn(Notice) + Send>,
     pub(super) stage: Stage,
+    /// This process has been one of those that serve.
+    pub(super) has_served: bool,
     /// How many joins were tried.
     joins: u64,
     pause: Duration,
@@ -72,6 +76,8 @@ pub(super) struct Driver {
     pub(super) campaigns: Campaigns,
     /// Removes old entries of the run-once ledger.
     pub(super) pruner: Option<Pruner>,
+    /// Compacts etcd's history and knows what is wrong with it.
+    pub(super) upkeep: Upkeep,
     pub(super) reports: mpsc::UnboundedSender<Report>,
     heard: Option<mpsc::UnboundedReceiver<Report>>,
     pub(super) changes: mpsc::Sender<Changes>,
@@ -109,7 +115,7 @@ pub(super) enum Report {
     Renewed {
         session: u64,
         renewal: Renewal,
-        result: Result<TxnResponse, Trouble>,
+        result: Result<Outcome, Trouble>,
     },
     /// Some node has said something.
     #[cfg(feature = "controls")]
@@ -120,12 +126,12 @@ pub(super) enum Report {
     Proposed {
         session: u64,
         proposals: Vec<Proposal>,
-        result: Result<TxnResponse, Trouble>,
+        result: Result<Outcome, Trouble>,
     },
     Leads {
         session: u64,
         resource: Resource,
-        result: Result<RangeResponse, Trouble>,
+        result: Result<Listing, Trouble>,
     },
     /// It is time to ask how far etcd has come.
     AskHowFar {
@@ -133,22 +139,28 @@ pub(super) enum Report {
     },
     HowFar {
         session: u64,
-        result: Result<RangeResponse, Trouble>,
+        result: Result<Listing, Trouble>,
     },
     Forgot {
         session: u64,
         name: String,
-        result: Result<TxnResponse, Trouble>,
+        result: Result<Outcome, Trouble>,
     },
     /// Of something that nobody waits for.
     Done {
         session: u64,
-        result: Result<TxnResponse, Trouble>,
+        result: Result<Outcome, Trouble>,
     },
     Left {
         incarnation: Incarnation,
-        result: Result<TxnResponse, Trouble>,
+        result: Result<Outcome, Trouble>,
     },
+    /// Of names that were put for this replica.
+    Named {
+        session: u64,
+        result: Result<Outcome, Trouble>,
+    },
+    LookedAfter(Looked),
     /// A candidate of this gateway has queued up.
     AwaitTurn {
         resource: Resource,
@@ -180,6 +192,7 @@ impl Driver {
         let (reports, heard) = mpsc::unbounded_channel();
         let (changes, changed) = mpsc::channel(MAX_UNREAD);
         let why = "it has not joined yet".to_owned();
+        let campaigns = Campaigns::new(Revoker::new(link.client.clone()));
         Self {
             link,
             location,
@@ -187,6 +200,7 @@ impl Driver {
             timing,
             shared,
             tell,
+            has_served: false,
             stage: Stage::Outside { why, try_at: Moment::now(), joining: false },
             joins: 0,
             pause: FIRST_PAUSE,
@@ -195,8 +209,9 @@ impl Driver {
             promises: Vec::new(),
             watches: 0,
             batch: MAX_PROPOSALS,
-            campaigns: Campaigns::default(),
+            campaigns,
             pruner: None,
+            upkeep: Upkeep::new(None),
             reports,
             heard: Some(heard),
             changes,
@@ -257,6 +272,7 @@ impl Driver {
         self.send_proposals();
         self.let_leavers_go();
         self.save_memory();
+        self.look_after_etcd();
         self.show();
     }
 
@@ -284,11 +300,12 @@ impl Driver {
         self.joins += 1;
         let (link, timing, join_number) = (self.link.clone(), self.timing, self.joins);
         let value = self.value(0, Vec::new());
+        let own = Bringing { naming: self.shared.own_names.naming.clone(), starts: !self.has_served };
         let old = if breaks(Rule::FreshName) { self.past.drain().next() } else { None };
         let me = old.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128());
         let reports = self.reports.clone();
         tokio::spawn(async move {
-            let result = join(&link, me, &value, &timing).await;
+            let result = join(&link, me, &value, &timing, &own).await;
             let _ = reports.send(Report::Joined { join: join_number, me, result });
         });
     }
@@ -341,7 +358,6 @@ impl Driver {
         self.forget_turns();
         self.past.insert(me);
         self.leavers.push(Leaver::new(me, counted));
-        tracing::warn!(why, "this replica is fenced: nothing passes until it has joined anew");
         self.tell(Notice::Fenced { why: why.to_owned() });
         self.shown = None;
     }
@@ -373,13 +389,20 @@ impl Driver {
     async fn stop(&mut self) -> bool {
         self.shared.ledger.halt();
         let clean = self.shared.ledger.in_flight() == 0 || breaks(Rule::LeaveEmpty);
-        self.shared.watched.stop();
         let stage = Stage::Outside { why: "it has stopped".into(), try_at: Moment::now(), joining: true };
         let over = match std::mem::replace(&mut self.stage, stage) {
             Stage::Inside(session) => vec![session.me],
             Stage::Outside { .. } => Vec::new(),
         };
         self.shared.watched.validity.fence();
+        if !clean {
+            // What follows may take seconds, and the workers only end after it. Nothing may be under way by then
+            // that the others do not wait for.
+            self.shared.ledger.close_all();
+            (self.shared.cut)();
+        }
+        // Only now has the warden nothing left to guard.
+        self.shared.watched.stop();
         self.withdraw_candidates().await;
         if clean {
             for incarnation in over.into_iter().chain(self.leavers.drain(..).map(|leaver| leaver.incarnation))
@@ -410,6 +433,9 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 pub(super) fn now_time() -> Time {
     Moment::now().since_boot()

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use highgate_elector::backend::etcd::keys;
-use highgate_elector::backend::etcd::wire::{RangeRequest, RangeResponse};
 use highgate_elector::{Resource, Token};
+use highgate_etcd::{Listing, Range, keys};
 
 use super::driver::{Driver, Report, Stage, now_time};
 use super::link::Trouble;
 use super::proofs::{Claim, Course, OUT_OF_REACH};
 use super::queues::{Candidate, Head, Turn};
+use super::session::Session;
 use super::values::{number, revision};
 use crate::controls::{Rule, breaks};
 use crate::replica::{Input, Want, floor};
@@ -19,18 +19,24 @@ use crate::store::Unproved;
 impl Driver {
     /// A leader changed: the mark follows, even if whoever was elected knows nothing of Highgate.
     pub(super) fn follow(&mut self, turn: Turn) {
-        let Turn { resource, before, after } = turn;
-        self.tell_of_turn(&resource, before.as_ref(), after.as_ref());
+        let Turn { resource, before, after, why } = turn;
+        self.note_holder(&resource, after.as_ref());
+        self.tell_of_turn(&resource, before.as_ref().map(|head| (head, why)), after.as_ref());
         match after {
-            Some(head) => self.want(&resource, &head, None, true),
+            Some(head) => {
+                report_if_put_by_hand(&resource, &head);
+                self.want(&resource, &head, None, true);
+            }
             None => self.vacate(resource),
         }
     }
 
     /// After a join or a gap: whoever leads now.
     pub(super) fn follow_all_leaders(&mut self) {
+        self.tell_who_stands();
         let Stage::Inside(session) = &self.stage else { return };
         for (resource, head) in session.queues.heads() {
+            report_if_put_by_hand(&resource, &head);
             self.want(&resource, &head, None, true);
         }
         let Stage::Inside(session) = &self.stage else { return };
@@ -38,6 +44,25 @@ impl Driver {
             session.replica.departed(|resource, created| session.queues.has(resource, created));
         for resource in left {
             self.vacate(resource);
+        }
+    }
+
+    /// The gate is told whose token it will be before it opens at it: a candidate comes before its raise, and both are
+    /// applied in the order of etcd's revisions.
+    fn note_holder(&self, resource: &Resource, head: Option<&Head>) {
+        let Stage::Inside(session) = &self.stage else { return };
+        let holder = head.and_then(|head| {
+            let token = keys::token(session.replica.era(), number(head.created))?;
+            Some((token, head.candidate.owner.as_deref()?))
+        });
+        self.shared.ledger.note_holder(resource, holder);
+    }
+
+    /// The same for everybody who leads, before a join or a listing opens any gate.
+    pub(super) fn note_all_holders(&self) {
+        let Stage::Inside(session) = &self.stage else { return };
+        for (resource, head) in session.queues.heads() {
+            self.note_holder(&resource, Some(&head));
         }
     }
 
@@ -104,16 +129,17 @@ impl Driver {
         session.proofs.ask_how_far(now_time());
         let (link, number, reports) = (self.link.clone(), session.number, self.reports.clone());
         tokio::spawn(async move {
-            let result = link.range(RangeRequest::key(link.keys.era())).await;
+            let result = link.range(Range::key(link.keys.era())).await;
             let _ = reports.send(Report::HowFar { session: number, result });
         });
     }
 
-    pub(super) fn heard_how_far(&mut self, result: Result<RangeResponse, Trouble>) {
+    pub(super) fn heard_how_far(&mut self, result: Result<Listing, Trouble>) {
         let answer = self.judge(result);
         let Stage::Inside(session) = &mut self.stage else { return };
-        let (claims, next) = session.proofs.heard_how_far(now_time());
-        let reached = answer.and_then(|answer| answer.header).map(|header| revision(header.revision));
+        let Session { replica, proofs, .. } = &mut **session;
+        let (claims, next) = proofs.heard_how_far(now_time(), |resource| replica.record(resource).token);
+        let reached = answer.map(|answer| revision(answer.header.revision));
         for (resource, claim) in claims {
             match reached {
                 None => claim.settle(Err(Unproved::Away)),
@@ -135,7 +161,7 @@ impl Driver {
             let (link, number, resource) = (self.link.clone(), session.number, resource.clone());
             let reports = self.reports.clone();
             tokio::spawn(async move {
-                let first = RangeRequest::oldest_below(link.keys.election(&resource).as_bytes());
+                let first = Range::oldest_below(link.keys.election(&resource).as_bytes());
                 let result = link.range(first).await;
                 let _ = reports.send(Report::Leads { session: number, resource, result });
             });
@@ -145,24 +171,23 @@ impl Driver {
     pub(super) fn raise_for(&mut self, resource: &Resource, head: &Head, claim: Claim) {
         let block = claim.block;
         if let Stage::Inside(session) = &mut self.stage {
-            session.proofs.raising(now_time(), resource.clone(), claim);
+            let mark = session.replica.record(resource).token;
+            session.proofs.raising(now_time(), resource.clone(), claim, mark);
         }
         self.want(resource, head, block, false);
     }
 
-    pub(super) fn heard_who_leads(&mut self, resource: &Resource, result: Result<RangeResponse, Trouble>) {
+    pub(super) fn heard_who_leads(&mut self, resource: &Resource, result: Result<Listing, Trouble>) {
         let answer = self.judge(result);
         let Stage::Inside(session) = &mut self.stage else { return };
-        let claims = session.proofs.answered(resource);
+        let mark = session.replica.record(resource).token;
+        let claims = session.proofs.answered(resource, mark);
         let Some(answer) = answer else {
             return claims.into_iter().for_each(|claim| claim.settle(Err(Unproved::Away)));
         };
         let head = answer.kvs.first().map(|kv| Head {
             created: revision(kv.create_revision),
-            candidate: Candidate {
-                key: kv.key.clone(),
-                holder: String::from_utf8_lossy(&kv.value).into_owned(),
-            },
+            candidate: Candidate::read(self.link.keys.name_of(resource, &kv.key), kv),
         });
         for claim in claims {
             match &head {
@@ -175,5 +200,18 @@ impl Driver {
                 }
             }
         }
+    }
+}
+
+/// Nobody renews such a key, and nobody may know that it is there.
+fn report_if_put_by_hand(resource: &Resource, head: &Head) {
+    if head.candidate.by_hand {
+        let key = String::from_utf8_lossy(&head.candidate.key);
+        tracing::warn!(
+            %resource,
+            %key,
+            "a key that no election puts there leads this resource, and all others wait behind it until it is gone; \
+             if nobody needs it, `highgate evict {resource}` removes it"
+        );
     }
 }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use highgate_elector::backend::etcd::client::{CallError, Client};
-use highgate_elector::backend::etcd::keys::Keys;
-use highgate_elector::backend::etcd::wire::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
+use highgate_etcd::keys::Keys;
+use highgate_etcd::{CallError, Client, Listing, Outcome, Range, Txn};
 
 use super::memory::{Asked, Memory, Verdict, WentBack};
 
@@ -37,22 +36,22 @@ impl From<Verdict> for Trouble {
 }
 
 impl Link {
-    pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Trouble> {
+    pub(super) async fn txn(&self, request: Txn) -> Result<Outcome, Trouble> {
         Ok(self.ask(request).await?.0)
     }
 
     /// The answer, and what was known when it was asked.
-    pub(super) async fn ask(&self, request: TxnRequest) -> Result<(TxnResponse, Asked), Trouble> {
+    pub(super) async fn ask(&self, request: Txn) -> Result<(Outcome, Asked), Trouble> {
         let asked = self.memory.asking();
-        let answer = self.client.call(request).await?;
-        self.memory.judge(answer.header.as_ref(), asked)?;
+        let answer = self.client.txn(request).await?;
+        self.memory.judge(answer.header, asked)?;
         Ok((answer, asked))
     }
 
-    pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Trouble> {
+    pub(super) async fn range(&self, request: Range) -> Result<Listing, Trouble> {
         let asked = self.memory.asking();
-        let answer = self.client.call(request).await?;
-        self.memory.judge(answer.header.as_ref(), asked)?;
+        let answer = self.client.range(request).await?;
+        self.memory.judge(answer.header, asked)?;
         Ok(answer)
     }
 }

@@ -4,20 +4,21 @@
 //! may be millions, take longer than the others wait for a member, so a join reads them before it (`base.rs`) and
 //! then only what has changed since; and a listing reads only those that have changed since the watermark.
 
-use highgate_elector::backend::etcd::client::CallError;
-use highgate_elector::backend::etcd::fence::MemberValue;
-use highgate_elector::backend::etcd::keys::Key;
-use highgate_elector::backend::etcd::wire::{KeyValue, RangeRequest, TxnResponse};
 use highgate_elector::{Moment, Resource};
+use highgate_etcd::fence::MemberValue;
+use highgate_etcd::keys::Key;
+use highgate_etcd::{CallError, KeyValue, Outcome, Range};
 
 use super::base::Base;
 use super::link::{Link, Trouble};
 use super::memory::Verdict;
 use super::pages::pages;
-use super::requests::{self, ERA, JOIN_WRITES, MEMBERS, SEQ, TOMBSTONES};
+use super::requests::{self, ERA, JOIN_WRITES, MEMBERS, NAMES, SEQ, TOMBSTONES};
 use super::values::{self, Poll, came, incarnation, revision};
 use super::warden::wall_ahead;
+use crate::config::Naming;
 use crate::controls::{Rule, breaks};
+use crate::names::{Names, NamesError};
 use crate::replica::{Incarnation, Record, Revision, Snapshot, Timing};
 use crate::store::overview::incarnation_text;
 
@@ -27,6 +28,8 @@ pub(super) struct Loaded {
     pub(super) revision: i64,
     pub(super) snapshot: Snapshot,
     pub(super) candidates: Vec<Poll>,
+    /// How resources are named, and the revision of that.
+    pub(super) names: (Revision, Names),
 }
 
 /// A join that worked.
@@ -39,6 +42,13 @@ pub(super) struct Joined {
     pub(super) loaded: Loaded,
 }
 
+/// The names that a replica brings.
+pub(super) struct Bringing {
+    pub(super) naming: Naming,
+    /// Only a start changes the names in force: a process that joins again is checked under those beside its own.
+    pub(super) starts: bool,
+}
+
 /// Why there is no join.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum JoinError {
@@ -49,6 +59,8 @@ pub(super) enum JoinError {
     Unsure(Trouble),
     #[error("the era changed, or this replica was taken out, while it joined")]
     NewEra,
+    #[error("the gateways do not name their resources as this one's config does: {0}")]
+    Names(#[from] NamesError),
     #[error("the key {key} holds {value:?}, which is no era; it was not written by this program")]
     BadEra { key: String, value: String },
 }
@@ -65,8 +77,10 @@ pub(super) async fn join(
     me: Incarnation,
     value: &MemberValue,
     timing: &Timing,
+    own: &Bringing,
 ) -> Result<Joined, JoinError> {
     let era = current_era(link, value, timing).await?;
+    agree_on_names(link, era, own).await?;
     let too_early =
         if breaks(Rule::LoadAfterJoin) { Some(read_too_early(link, timing).await?) } else { None };
     let mut base = Base::read(link, timing).await?;
@@ -75,17 +89,22 @@ pub(super) async fn join(
     let writes = if answer.succeeded { JOIN_WRITES } else { 0 };
     let members = answer.found(writes + MEMBERS);
     let own_key = link.keys.member(&incarnation_text(me));
-    let Some(own) = members.iter().find(|kv| kv.key == own_key.as_bytes()) else {
+    let Some(own_member) = members.iter().find(|kv| kv.key == own_key.as_bytes()) else {
         // The only other compare is the era's.
         return Err(JoinError::NewEra);
     };
-    let created = revision(own.create_revision);
+    let created = revision(own_member.create_revision);
     let mut snapshot = small(&answer, writes, era, timing);
+    let names = named(&answer, writes)?;
+    if own.starts && !names.1.knows(&own.naming) {
+        return Err(NamesError::Overtaken.into());
+    }
     base.follow_to(snapshot.watermark, snapshot.seq).await.map_err(JoinError::Unsure)?;
     let (records, candidates) = base.into_parts();
     snapshot.records = records;
     // Between the last change that counts and the answer there may be candidates: the watch tells of them.
-    let mut loaded = Loaded { revision: super::values::number(snapshot.watermark), snapshot, candidates };
+    let revision = super::values::number(snapshot.watermark);
+    let mut loaded = Loaded { revision, snapshot, candidates, names };
     if let Some(records) = too_early {
         loaded.snapshot.records = records;
     }
@@ -121,19 +140,20 @@ pub(super) async fn list(link: &Link, timing: &Timing, known: Revision) -> Resul
     let from = super::values::number(known) + 1;
     let (records, candidates) = tokio::try_join!(marks(link, pinned, from), candidates(link, pinned))?;
     let snapshot = Snapshot { records, ..small(&answer, 0, era, timing) };
-    Ok(Loaded { revision: pinned, snapshot, candidates })
+    let names = named(&answer, 0)?;
+    Ok(Loaded { revision: pinned, snapshot, candidates, names })
 }
 
 /// The era; a prefix that has none gets its first. The changes are counted here, before the join adds its own.
 async fn current_era(link: &Link, value: &MemberValue, timing: &Timing) -> Result<u64, JoinError> {
     // Before the question: an answer to an earlier one may overtake this one's.
     let asked = link.memory.asking();
-    let answer = link.client.call(requests::look(&link.keys)).await?;
+    let answer = link.client.txn(requests::look(&link.keys)).await?;
     let era = answer.found(0).first().map(parse_era).transpose()?;
     let changes = answer.found(1).first().map_or(0, version);
     let judged = link
         .memory
-        .judge(answer.header.as_ref(), asked)
+        .judge(answer.header, asked)
         .and_then(|()| link.memory.judge_changes(changes, asked))
         .and_then(|()| link.memory.judge_era(era, asked));
     match judged {
@@ -141,7 +161,7 @@ async fn current_era(link: &Link, value: &MemberValue, timing: &Timing) -> Resul
         Err(Verdict::WentBack(went_back)) if era.is_some_and(|era| era > link.memory.era()) => {
             tracing::warn!(era, %went_back, "an era has begun that was not known: etcd is taken for what it is now");
             let now = (era.unwrap_or_default(), changes);
-            if !link.memory.accept(answer.header.as_ref(), now, asked) {
+            if !link.memory.accept(answer.header, now, asked) {
                 return Err(Trouble::Outdated.into());
             }
         }
@@ -172,7 +192,7 @@ fn parse_era(kv: &KeyValue) -> Result<u64, JoinError> {
 }
 
 /// All but the marks, from the answer to a join or a listing.
-fn small(answer: &TxnResponse, writes: usize, era: u64, timing: &Timing) -> Snapshot {
+fn small(answer: &Outcome, writes: usize, era: u64, timing: &Timing) -> Snapshot {
     let seq = answer.found(writes + SEQ).first();
     Snapshot {
         seq: seq.map_or(0, version),
@@ -189,7 +209,27 @@ fn small(answer: &TxnResponse, writes: usize, era: u64, timing: &Timing) -> Snap
             .iter()
             .filter_map(|kv| Some((last_part(kv)?.to_owned(), values::tombstone(kv, timing))))
             .collect(),
+        names: named(answer, writes).ok().filter(|(_, names)| names.next.is_some()).map(|(at, _)| at),
     }
+}
+
+/// The names, from the answer to a join or a listing. A replica puts them before it joins, so they are there.
+fn named(answer: &Outcome, writes: usize) -> Result<(Revision, Names), NamesError> {
+    let kv = answer.found(writes + NAMES).first().ok_or(NamesError::Unreadable)?;
+    Ok((revision(kv.mod_revision), Names::decode(&kv.value)?))
+}
+
+/// Puts this replica's names down, if they are not those in force and nothing speaks against them.
+async fn agree_on_names(link: &Link, era: u64, own: &Bringing) -> Result<(), JoinError> {
+    let answer = link.range(Range::key(link.keys.names())).await?;
+    let (seen, planned) = match answer.kvs.first() {
+        None => (0, Some(Names::first(&own.naming))),
+        Some(_) if !own.starts => return Ok(()),
+        Some(kv) => (revision(kv.mod_revision), Names::decode(&kv.value)?.plan(&own.naming)?),
+    };
+    let Some(names) = planned else { return Ok(()) };
+    let put = link.txn(requests::put_names(&link.keys, era, seen, &names, Vec::new())).await?;
+    if put.succeeded { Ok(()) } else { Err(NamesError::Overtaken.into()) }
 }
 
 fn last_part(kv: &KeyValue) -> Option<&str> {
@@ -198,7 +238,7 @@ fn last_part(kv: &KeyValue) -> Option<&str> {
 
 /// The marks that were changed from this revision on, as they were at another.
 pub(super) async fn marks(link: &Link, pinned: i64, from: i64) -> Result<Vec<(Resource, Record)>, Trouble> {
-    let request = RangeRequest::below(link.keys.fences()).at(pinned).changed_from(from);
+    let request = Range::below(link.keys.fences()).at(pinned).changed_from(from);
     let mark = |kv: KeyValue| match link.keys.parse(&kv.key) {
         Some(Key::Fence(resource)) => Some((resource, values::record(&kv))),
         _ => None,
@@ -207,9 +247,9 @@ pub(super) async fn marks(link: &Link, pinned: i64, from: i64) -> Result<Vec<(Re
 }
 
 pub(super) async fn candidates(link: &Link, pinned: i64) -> Result<Vec<Poll>, Trouble> {
-    let request = RangeRequest::below(link.keys.elections()).at(pinned);
+    let request = Range::below(link.keys.elections()).at(pinned);
     let candidate = |kv: KeyValue| match link.keys.parse(&kv.key) {
-        Some(Key::Candidate { resource, .. }) => Some(came(resource, &kv)),
+        Some(Key::Candidate { resource, name }) => Some(came(resource, name, &kv)),
         _ => None,
     };
     pages(link, request, candidate).await

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use highgate_elector::backend::etcd::wire::ResponseHeader;
+use highgate_etcd::Header;
 use serde_json::{Value, json};
 
 use super::values::revision;
@@ -162,23 +162,22 @@ impl Memory {
     }
 
     /// Judges an answer to a question that was asked when `asked` was known.
-    pub(super) fn judge(&self, header: Option<&ResponseHeader>, asked: Asked) -> Result<(), Verdict> {
+    pub(super) fn judge(&self, header: Header, asked: Asked) -> Result<(), Verdict> {
         let mut known = self.known();
         if known.generation != asked.generation {
             return Err(Verdict::Outdated);
         }
-        let Some(header) = header else { return Ok(()) };
         let now = revision(header.revision);
-        if known.cluster != 0 && known.cluster != header.cluster_id {
+        if known.cluster != 0 && known.cluster != header.cluster {
             let file = self.path.clone();
-            let cluster = WentBack::Cluster { before: known.cluster, now: header.cluster_id, file };
+            let cluster = WentBack::Cluster { before: known.cluster, now: header.cluster, file };
             return Err(Verdict::WentBack(cluster));
         }
         if now < asked.revision {
             known.catch(What::Revision, asked.revision, now);
         }
         known.stands()?;
-        known.cluster = header.cluster_id;
+        known.cluster = header.cluster;
         known.revision = known.revision.max(now);
         Ok(())
     }
@@ -238,19 +237,13 @@ impl Memory {
 
     /// An operator has said that etcd is what it is: an era has begun that was not known. What is asked from now on
     /// is of another generation. False if that has happened already since this was asked.
-    pub(super) fn accept(
-        &self,
-        header: Option<&ResponseHeader>,
-        (era, changes): (u64, u64),
-        asked: Asked,
-    ) -> bool {
-        let Some(header) = header else { return false };
+    pub(super) fn accept(&self, header: Header, (era, changes): (u64, u64), asked: Asked) -> bool {
         let mut known = self.known();
         if known.generation != asked.generation {
             return false;
         }
         *known = Known {
-            cluster: header.cluster_id,
+            cluster: header.cluster,
             revision: revision(header.revision),
             changes,
             era,

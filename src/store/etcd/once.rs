@@ -4,17 +4,16 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use highgate_elector::backend::etcd::once::{self, Entry, StepError};
-use highgate_elector::backend::etcd::txn::prefix_end;
-use highgate_elector::backend::etcd::wire::{
-    Compare, DeleteRangeRequest, KeyValue, RangeRequest, TxnRequest,
-};
 use highgate_elector::backend::{Grant, OnceStep};
+use highgate_etcd::{Compare, Delete, KeyValue, Range, Txn, prefix_end};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::ballot::{Known, answer, leads, lease_id};
+use super::ballot::{answer, lease_id};
 use super::driver::Driver;
 use super::link::{Link, Trouble};
+use super::terms::{Known, leads};
+use crate::elections::NotHeld;
 use crate::store::once::{OnceEntry, OnceOrder, Place, Question, Wanted};
 
 /// How many entries are read at once.
@@ -46,18 +45,20 @@ impl Driver {
     }
 }
 
-async fn step(link: Link, order: OnceOrder) -> Result<Option<OnceEntry>, Trouble> {
-    let OnceOrder { place: Place { resource, key }, lease, complete } = order;
+async fn step(link: Link, order: OnceOrder) -> Result<Result<OnceEntry, NotHeld>, Trouble> {
+    let OnceOrder { place: Place { resource, key }, lease, actor, complete } = order;
     let candidate = link.keys.candidate(&resource, lease_id(lease));
-    let Some(Known { token, holder, .. }) = leads(&link, &resource, &candidate).await? else {
-        return Ok(None);
+    let known = leads(&link, &resource, &candidate).await?.ok_or(NotHeld::Gone);
+    let Known { token, holder, .. } = match known.and_then(|known| known.held_by(&actor)) {
+        Ok(known) => known,
+        Err(not_held) => return Ok(Err(not_held)),
     };
     let lease = format!("{:x}", lease_id(lease));
     let grant = Grant { resource, holder, token, lease, ttl: Duration::ZERO };
     let step = if complete { OnceStep::Complete } else { OnceStep::Begin };
     match once::step(&link.client, &link.keys, &grant, &key, step).await {
-        Ok(entry) => Ok(Some(entry.into())),
-        Err(StepError::Deposed) => Ok(None),
+        Ok(entry) => Ok(Ok(entry.into())),
+        Err(StepError::Deposed) => Ok(Err(NotHeld::Gone)),
         Err(StepError::Failed(error)) => Err(error.into()),
     }
 }
@@ -80,7 +81,7 @@ async fn list(link: Link, wanted: Wanted) -> Result<Vec<(Place, OnceEntry)>, Tro
 
 async fn show(link: Link, place: Place) -> Result<Option<OnceEntry>, Trouble> {
     let key = link.keys.once(&place.resource, &place.key);
-    let answer = link.range(RangeRequest::key(key)).await?;
+    let answer = link.range(Range::key(key)).await?;
     Ok(answer.kvs.first().and_then(|kv| Entry::parse(&kv.value)).map(OnceEntry::from))
 }
 
@@ -88,7 +89,7 @@ async fn show(link: Link, place: Place) -> Result<Option<OnceEntry>, Trouble> {
 async fn reset(link: Link, place: Place) -> Result<Option<OnceEntry>, Trouble> {
     let key = link.keys.once(&place.resource, &place.key);
     loop {
-        let answer = link.range(RangeRequest::key(key.as_str())).await?;
+        let answer = link.range(Range::key(key.as_str())).await?;
         let Some(kv) = answer.kvs.first() else { return Ok(None) };
         if forget(&link, kv).await? {
             return Ok(Entry::parse(&kv.value).map(OnceEntry::from));
@@ -128,8 +129,8 @@ async fn prune(link: &Link, age: Duration) -> Result<usize, Trouble> {
 
 /// Removes an entry, if it is as it was read.
 async fn forget(link: &Link, kv: &KeyValue) -> Result<bool, Trouble> {
-    let gone = TxnRequest::when([Compare::changed_at(kv.key.clone(), kv.mod_revision)])
-        .then(DeleteRangeRequest::key(kv.key.clone()));
+    let gone =
+        Txn::when([Compare::changed_at(kv.key.clone(), kv.mod_revision)]).then(Delete::key(kv.key.clone()));
     Ok(link.txn(gone).await?.succeeded)
 }
 
@@ -145,7 +146,7 @@ async fn walk(
     let first = after.map_or(prefix.as_bytes().to_vec(), |after| next(after.as_bytes()));
     let mut from = first.max(prefix.as_bytes().to_vec());
     loop {
-        let page = RangeRequest { range_end: end.clone(), ..RangeRequest::key(from) };
+        let page = Range { range_end: end.clone(), ..Range::key(from) };
         let answer = link.range(page.limit(PAGE)).await?;
         for kv in &answer.kvs {
             if show(kv).is_break() {

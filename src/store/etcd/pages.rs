@@ -3,17 +3,16 @@
 //! Nobody knows beforehand how large a value is: a candidate may hold a megabyte. A page that is too large for one
 //! answer is asked for again with half as many keys, down to a single one.
 
-use highgate_elector::backend::etcd::client::CallError;
-use highgate_elector::backend::etcd::wire::{KeyValue, RangeRequest};
+use highgate_etcd::{CallError, KeyValue, Range};
 
 use super::link::{Link, Trouble};
 
 const PAGE: i64 = 4000;
 
-/// What `read` makes of every key of the range. The request names its revision, so that all pages are of one.
+/// What `read` makes of every key of the range. If the request names a revision, all pages are of that one.
 pub(super) async fn pages<T>(
     link: &Link,
-    request: RangeRequest,
+    request: Range,
     read: impl Fn(KeyValue) -> Option<T>,
 ) -> Result<Vec<T>, Trouble> {
     let mut page = request.limit(PAGE);

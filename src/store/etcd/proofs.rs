@@ -4,7 +4,8 @@
 //! come, one question for all; a forged one is beyond that, too. Only then etcd is asked who leads: once per
 //! resource at a time however many ask, not again for a token that was just refused, and not more often than a
 //! limit. What must stay true: a flood of forged tokens costs a bounded number of requests and a bounded amount
-//! of memory, and an honest one is never refused for being early.
+//! of memory, an honest one is never refused for being early, and no claim waits for a mark that has reached it: a mark
+//! is told of when it moves, and by then nobody may have waited for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -93,12 +94,19 @@ impl Proofs {
         self.asking.append(&mut self.early);
     }
 
-    /// The answer is there: who waited for it, and when the next question is due.
-    pub(super) fn heard_how_far(&mut self, now: Time) -> (Vec<(Resource, Claim)>, Option<Duration>) {
+    /// The answer is there: who waited for it and is still above the mark, and when the next question is due.
+    pub(super) fn heard_how_far(
+        &mut self,
+        now: Time,
+        mark: impl Fn(&Resource) -> u64,
+    ) -> (Vec<(Resource, Claim)>, Option<Duration>) {
         self.scheduled = false;
         let claims = std::mem::take(&mut self.asking);
         self.waiting -= claims.len();
-        (claims, self.schedule(now))
+        let above = |(resource, claim): (Resource, Claim)| {
+            claim.unless_reached(mark(&resource)).map(|claim| (resource, claim))
+        };
+        (claims.into_iter().filter_map(above).collect(), self.schedule(now))
     }
 
     /// Takes a claim of which only etcd can say whether it leads.
@@ -126,16 +134,17 @@ impl Proofs {
         Course::Ask
     }
 
-    /// Everybody who waited for the question about a resource.
-    pub(super) fn answered(&mut self, resource: &Resource) -> Vec<Claim> {
+    /// Everybody who waited for the question about a resource and is still above its mark.
+    pub(super) fn answered(&mut self, resource: &Resource, mark: u64) -> Vec<Claim> {
         let claims = self.asked.remove(resource).unwrap_or_default();
         self.waiting -= claims.len();
-        claims
+        claims.into_iter().filter_map(|claim| claim.unless_reached(mark)).collect()
     }
 
-    /// The raise of this claim's token is under way.
-    pub(super) fn raising(&mut self, now: Time, resource: Resource, claim: Claim) {
+    /// The raise of this claim's token is under way, from this mark.
+    pub(super) fn raising(&mut self, now: Time, resource: Resource, claim: Claim, mark: u64) {
         self.forget_old(now);
+        let Some(claim) = claim.unless_reached(mark) else { return };
         if self.waiting >= MAX_WAITING {
             return claim.settle(Err(Unproved::Overloaded));
         }
@@ -223,6 +232,15 @@ impl Proofs {
 }
 
 impl Claim {
+    /// The claim, if it is above the mark. Else the gate says what becomes of it.
+    fn unless_reached(self, mark: u64) -> Option<Self> {
+        if self.token.get() > mark {
+            return Some(self);
+        }
+        self.settle(Ok(()));
+        None
+    }
+
     /// Whoever asked may have given up.
     pub(super) fn settle(self, verdict: Result<(), Unproved>) {
         let _ = self.reply.send(verdict);
@@ -251,7 +269,7 @@ mod tests {
         let (second, _other) = claim(8);
         assert_eq!(proofs.claim(Time::ZERO, &ledger(), first), Course::Ask);
         assert_eq!(proofs.claim(Time::ZERO, &ledger(), second), Course::Settled);
-        assert_eq!(proofs.answered(&ledger()).len(), 2);
+        assert_eq!(proofs.answered(&ledger(), 0).len(), 2);
     }
 
     #[test]
@@ -275,7 +293,10 @@ mod tests {
             let (forged, _answer) = claim(number);
             let now = Time::from_micros(number * 200);
             questions += usize::from(proofs.claim(now, &resource, forged) == Course::Ask);
-            proofs.answered(&resource).into_iter().for_each(|claim| claim.settle(Err(Unproved::NotIssued)));
+            proofs
+                .answered(&resource, 0)
+                .into_iter()
+                .for_each(|claim| claim.settle(Err(Unproved::NotIssued)));
         }
         assert!((100..=152).contains(&questions), "{questions} in a second");
     }
@@ -292,10 +313,10 @@ mod tests {
         assert_eq!(early(&mut proofs, at(1001), 2), None);
         proofs.ask_how_far(at(1002));
         assert_eq!(early(&mut proofs, at(1003), 3), None, "it is for the next question");
-        let (answered, next) = proofs.heard_how_far(at(1004));
+        let (answered, next) = proofs.heard_how_far(at(1004), |_| 0);
         assert_eq!((answered.len(), next), (2, Some(Duration::from_millis(98))));
         proofs.ask_how_far(at(1102));
-        let (answered, next) = proofs.heard_how_far(at(1103));
+        let (answered, next) = proofs.heard_how_far(at(1103), |_| 0);
         assert_eq!((answered.len(), next, proofs.waiting), (1, None, 0));
     }
 
@@ -303,13 +324,37 @@ mod tests {
     fn a_claim_hears_when_the_mark_has_reached_it_or_its_proof_failed() {
         let mut proofs = Proofs::default();
         let ((first, mut heard), (second, mut other)) = (claim(7), claim(9));
-        proofs.raising(Time::ZERO, ledger(), first);
-        proofs.raising(Time::ZERO, ledger(), second);
+        proofs.raising(Time::ZERO, ledger(), first, 6);
+        proofs.raising(Time::ZERO, ledger(), second, 6);
         proofs.raised(&ledger(), 7);
         assert_eq!(heard.try_recv(), Ok(Ok(())));
         assert!(other.try_recv().is_err());
         proofs.refuse(Time::ZERO, &ledger(), Token::new(9).unwrap());
         assert_eq!(other.try_recv(), Ok(Err(Unproved::NotIssued)));
+        assert_eq!(proofs.waiting, 0);
+    }
+
+    #[test]
+    fn a_claim_that_the_mark_has_reached_while_etcd_was_asked_waits_no_longer() {
+        let mut proofs = Proofs::default();
+        let ((early, mut heard), (higher, mut other)) = (claim(7), claim(9));
+        proofs.early(Time::ZERO, ledger(), early);
+        proofs.early(Time::ZERO, ledger(), higher);
+        proofs.ask_how_far(Time::ZERO);
+        let (mut left, _) = proofs.heard_how_far(Time::ZERO, |_| 7);
+        assert_eq!((heard.try_recv(), left.len()), (Ok(Ok(())), 1));
+
+        let (_, higher) = left.remove(0);
+        proofs.claim(Time::ZERO, &ledger(), higher);
+        assert!(proofs.answered(&ledger(), 8).len() == 1 && other.try_recv().is_err());
+        let (asked, mut heard) = claim(8);
+        proofs.claim(Time::ZERO, &ledger(), asked);
+        assert!(proofs.answered(&ledger(), 9).is_empty(), "a successor's mark");
+        assert_eq!(heard.try_recv(), Ok(Ok(())), "the gate says that it is stale");
+
+        let (raised, mut heard) = claim(9);
+        proofs.raising(Time::ZERO, ledger(), raised, 9);
+        assert_eq!(heard.try_recv(), Ok(Ok(())), "nobody tells of the mark again");
         assert_eq!(proofs.waiting, 0);
     }
 }

@@ -1,14 +1,13 @@
 //! Every transaction that the store sends. Each may be run twice by etcd, and the second run changes nothing
 //! that matters: its compares fail, or it says again what is so.
 
-use highgate_elector::backend::etcd::fence::{MemberValue, TombstoneValue};
-use highgate_elector::backend::etcd::keys::Keys;
-use highgate_elector::backend::etcd::wire::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest, TxnResponse,
-};
+use highgate_etcd::fence::{MemberValue, TombstoneValue};
+use highgate_etcd::keys::Keys;
+use highgate_etcd::{Compare, Delete, Outcome, Put, Range, Txn};
 
-use super::values::{fence, number};
+use super::values::{fence, number, revision};
 use crate::controls::{Rule, breaks};
+use crate::names::Names;
 use crate::replica::{Given, Incarnation, Proposal, Revision, State};
 use crate::store::overview::incarnation_text;
 
@@ -21,35 +20,35 @@ fn in_era(keys: &Keys, era: u64) -> Compare {
     Compare::value_is(keys.era(), era.to_string())
 }
 
-fn put_seq(keys: &Keys) -> PutRequest {
-    PutRequest::new(keys.seq(), "")
+fn put_seq(keys: &Keys) -> Put {
+    Put::new(keys.seq(), "")
 }
 
 /// The era and the number of changes, which a replica compares with what it remembers before it joins.
-pub(super) fn look(keys: &Keys) -> TxnRequest {
-    TxnRequest::default().then(RangeRequest::key(keys.era())).then(RangeRequest::key(keys.seq()))
+pub(super) fn look(keys: &Keys) -> Txn {
+    Txn::default().then(Range::key(keys.era())).then(Range::key(keys.seq()))
 }
 
 /// A prefix that has no era: its first, or the one after those that are remembered. Like every era it begins with a
 /// tombstone, since nobody knows what was there before.
-pub(super) fn initialise(keys: &Keys, era: u64, tombstone: &TombstoneValue) -> TxnRequest {
+pub(super) fn initialise(keys: &Keys, era: u64, tombstone: &TombstoneValue) -> Txn {
     begin_era(keys, Compare::created_at(keys.era(), 0), era, tombstone)
 }
 
 /// After a restore the members that etcd knows are not the members that live: the tombstone stands for those.
-pub(super) fn bump_era(keys: &Keys, from: u64, to: u64, tombstone: &TombstoneValue) -> TxnRequest {
+pub(super) fn bump_era(keys: &Keys, from: u64, to: u64, tombstone: &TombstoneValue) -> Txn {
     begin_era(keys, in_era(keys, from), to, tombstone)
 }
 
-fn begin_era(keys: &Keys, given: Compare, era: u64, tombstone: &TombstoneValue) -> TxnRequest {
-    let begin = TxnRequest::when([given])
-        .then(PutRequest::new(keys.era(), era.to_string()))
+fn begin_era(keys: &Keys, given: Compare, era: u64, tombstone: &TombstoneValue) -> Txn {
+    let begin = Txn::when([given])
+        .then(Put::new(keys.era(), era.to_string()))
         .then(put_seq(keys))
-        .or_else(RangeRequest::key(keys.era()));
+        .or_else(Range::key(keys.era()));
     if breaks(Rule::EraTombstone) {
         return begin;
     }
-    begin.then(PutRequest::new(keys.tombstone(&format!("era-{era}")), tombstone.encode()))
+    begin.then(Put::new(keys.tombstone(&format!("era-{era}")), tombstone.encode()))
 }
 
 /// How many writes come before the reads of a join that succeeded.
@@ -58,7 +57,7 @@ pub(super) const JOIN_WRITES: usize = 2;
 /// JOIN: the member's key and everything but the marks, in one revision. The reads come after the writes, so that
 /// they see them. A second run finds the key there and reads the same things at a later revision, which is as
 /// good: this member has opened nothing meanwhile. One that was evicted before the second run stays so.
-pub(super) fn join(keys: &Keys, me: Incarnation, era: u64, value: &MemberValue) -> TxnRequest {
+pub(super) fn join(keys: &Keys, me: Incarnation, era: u64, value: &MemberValue) -> Txn {
     let name = incarnation_text(me);
     let key = keys.member(&name);
     let absent = |key: &str| Compare::created_at(key, 0);
@@ -66,8 +65,7 @@ pub(super) fn join(keys: &Keys, me: Incarnation, era: u64, value: &MemberValue) 
     if !breaks(Rule::FreshName) {
         compares.push(absent(&keys.tombstone(&name)));
     }
-    let mut request =
-        TxnRequest::when(compares).then(PutRequest::new(key, value.encode())).then(put_seq(keys));
+    let mut request = Txn::when(compares).then(Put::new(key, value.encode())).then(put_seq(keys));
     for read in reads(keys) {
         request = request.then(read.clone()).or_else(read);
     }
@@ -79,19 +77,21 @@ pub(super) const SEQ: usize = 0;
 pub(super) const MEMBERS: usize = 1;
 pub(super) const TOMBSTONES: usize = 2;
 pub(super) const ERA: usize = 3;
+pub(super) const NAMES: usize = 4;
 
-fn reads(keys: &Keys) -> [RangeRequest; 4] {
+fn reads(keys: &Keys) -> [Range; 5] {
     [
-        RangeRequest::key(keys.seq()),
-        RangeRequest::below(keys.members()),
-        RangeRequest::below(keys.tombstones()),
-        RangeRequest::key(keys.era()),
+        Range::key(keys.seq()),
+        Range::below(keys.members()),
+        Range::below(keys.tombstones()),
+        Range::key(keys.era()),
+        Range::key(keys.names()),
     ]
 }
 
 /// The same reads without a join.
-pub(super) fn list(keys: &Keys) -> TxnRequest {
-    reads(keys).into_iter().fold(TxnRequest::default(), TxnRequest::then)
+pub(super) fn list(keys: &Keys) -> Txn {
+    reads(keys).into_iter().fold(Txn::default(), Txn::then)
 }
 
 /// RENEW. The first answer is what was there before: the last renewal that etcd knows of. The word is put only over
@@ -103,39 +103,47 @@ pub(super) fn renew(
     (created, era): (Revision, u64),
     value: &MemberValue,
     known: Revision,
-) -> TxnRequest {
+) -> Txn {
     let key = keys.member(&incarnation_text(me));
-    let word = TxnRequest::when([Compare::changed_before(key.as_str(), number(known) + 1)])
-        .then(PutRequest::new(key.as_str(), value.encode()))
-        .or_else(RangeRequest::key(key.as_str()));
-    TxnRequest::when([Compare::created_at(key.as_str(), number(created)), in_era(keys, era)])
-        .then(RangeRequest::key(key).keys_only())
+    let word = Txn::when([Compare::changed_before(key.as_str(), number(known) + 1)])
+        .then(Put::new(key.as_str(), value.encode()))
+        .or_else(Range::key(key.as_str()));
+    Txn::when([Compare::created_at(key.as_str(), number(created)), in_era(keys, era)])
+        .then(Range::key(key).keys_only())
         .then(word)
-        .or_else(RangeRequest::key(keys.era()))
+        .then(Range::key(keys.seq()).keys_only())
+        .or_else(Range::key(keys.era()))
+}
+
+/// What an accepted renewal shows to be in etcd, and has to arrive by the watch: the revision of the last change that
+/// counts, and that of the word itself, if it was put.
+pub(super) fn shown_by_renewal(answer: &Outcome) -> (Revision, Revision) {
+    let counted = answer.found(2).first().map_or(0, |kv| revision(kv.mod_revision));
+    (counted, if word_was_put(answer) { revision(answer.revision()) } else { 0 })
 }
 
 /// Whether the word of a renewal that etcd accepted was put, by this copy of it.
-pub(super) fn word_was_put(answer: &TxnResponse) -> bool {
+pub(super) fn word_was_put(answer: &Outcome) -> bool {
     answer.nested(1).is_some_and(|word| word.succeeded)
 }
 
 /// Whether it is what etcd holds, by whichever copy.
-pub(super) fn word_stands(answer: &TxnResponse, value: &MemberValue) -> bool {
-    let there = |word: &TxnResponse| word.found(0).first().is_some_and(|kv| kv.value == value.encode());
+pub(super) fn word_stands(answer: &Outcome, value: &MemberValue) -> bool {
+    let there = |word: &Outcome| word.found(0).first().is_some_and(|kv| kv.value == value.encode());
     word_was_put(answer) || answer.nested(1).is_some_and(there)
 }
 
 /// RAISE, SEAL and whatever else changes marks: each proposal on its own condition, all in one revision. The
 /// answer to each is at its own place; that of one that was refused has read the mark.
-pub(super) fn propose(keys: &Keys, era: u64, proposals: &[Proposal]) -> TxnRequest {
-    let mut request = TxnRequest::when([in_era(keys, era)]);
+pub(super) fn propose(keys: &Keys, era: u64, proposals: &[Proposal]) -> Txn {
+    let mut request = Txn::when([in_era(keys, era)]);
     for proposal in proposals {
         request = request.then(one_proposal(keys, proposal));
     }
     request.then(put_seq(keys))
 }
 
-fn one_proposal(keys: &Keys, proposal: &Proposal) -> TxnRequest {
+fn one_proposal(keys: &Keys, proposal: &Proposal) -> Txn {
     let Proposal { resource, seen, record, given } = proposal;
     let key = keys.fence(resource);
     let mut compares = vec![Compare::changed_at(key.as_str(), number(*seen))];
@@ -152,67 +160,75 @@ fn one_proposal(keys: &Keys, proposal: &Proposal) -> TxnRequest {
             compares.push(Compare::created_at(keys.election(resource), 0).of_all_below());
         }
     }
-    TxnRequest::when(compares)
-        .then(PutRequest::new(key.as_str(), fence(record).encode()))
-        .or_else(RangeRequest::key(key))
+    Txn::when(compares).then(Put::new(key.as_str(), fence(record).encode())).or_else(Range::key(key))
+}
+
+/// RENAME: the names, if they are still those that were seen (0: there were none) and all that is given is so.
+pub(super) fn put_names(
+    keys: &Keys,
+    era: u64,
+    seen: Revision,
+    names: &Names,
+    mut given: Vec<Compare>,
+) -> Txn {
+    given.extend([Compare::changed_at(keys.names(), number(seen)), in_era(keys, era)]);
+    Txn::when(given)
+        .then(Put::new(keys.names(), names.encode()))
+        .then(put_seq(keys))
+        .or_else(Range::key(keys.names()))
 }
 
 /// EVICT: a member becomes a tombstone, if it has said nothing since.
-pub(super) fn evict(
-    keys: &Keys,
-    member: Incarnation,
-    modified: Revision,
-    tombstone: &TombstoneValue,
-) -> TxnRequest {
+pub(super) fn evict(keys: &Keys, member: Incarnation, modified: Revision, tombstone: &TombstoneValue) -> Txn {
     let name = incarnation_text(member);
     let key = keys.member(&name);
-    let evict = TxnRequest::when([Compare::changed_at(key.as_str(), number(modified))])
-        .then(DeleteRangeRequest::key(key))
+    let evict = Txn::when([Compare::changed_at(key.as_str(), number(modified))])
+        .then(Delete::key(key))
         .then(put_seq(keys));
     if breaks(Rule::Tombstone) {
         return evict;
     }
-    evict.then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
+    evict.then(Put::new(keys.tombstone(&name), tombstone.encode()))
 }
 
 /// EVICT by an operator's order, whatever the member says meanwhile.
-pub(super) fn retire(keys: &Keys, member: Incarnation, tombstone: &TombstoneValue) -> TxnRequest {
+pub(super) fn retire(keys: &Keys, member: Incarnation, tombstone: &TombstoneValue) -> Txn {
     let name = incarnation_text(member);
     let key = keys.member(&name);
-    TxnRequest::when([Compare::created_after(key.as_str(), 0)])
-        .then(DeleteRangeRequest::key(key))
-        .then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
+    Txn::when([Compare::created_after(key.as_str(), 0)])
+        .then(Delete::key(key))
+        .then(Put::new(keys.tombstone(&name), tombstone.encode()))
         .then(put_seq(keys))
-        .or_else(RangeRequest::key(keys.tombstone(&name)))
+        .or_else(Range::key(keys.tombstone(&name)))
 }
 
 /// A member that vanished by somebody's hand gets the tombstone that it should have had.
-pub(super) fn bury(keys: &Keys, member: Incarnation, tombstone: &TombstoneValue) -> TxnRequest {
+pub(super) fn bury(keys: &Keys, member: Incarnation, tombstone: &TombstoneValue) -> Txn {
     let name = incarnation_text(member);
     let absent = |key: String| Compare::created_at(key, 0);
-    TxnRequest::when([absent(keys.member(&name)), absent(keys.tombstone(&name))])
-        .then(PutRequest::new(keys.tombstone(&name), tombstone.encode()))
+    Txn::when([absent(keys.member(&name)), absent(keys.tombstone(&name))])
+        .then(Put::new(keys.tombstone(&name), tombstone.encode()))
         .then(put_seq(keys))
 }
 
 /// FORGET. The answer of a refusal says whether the tombstone is there at all.
-pub(super) fn forget(keys: &Keys, name: &str, modified: Revision) -> TxnRequest {
+pub(super) fn forget(keys: &Keys, name: &str, modified: Revision) -> Txn {
     let key = keys.tombstone(name);
-    TxnRequest::when([Compare::changed_at(key.as_str(), number(modified))])
-        .then(DeleteRangeRequest::key(key.as_str()))
+    Txn::when([Compare::changed_at(key.as_str(), number(modified))])
+        .then(Delete::key(key.as_str()))
         .then(put_seq(keys))
-        .or_else(RangeRequest::key(key))
+        .or_else(Range::key(key))
 }
 
 /// LEAVE: nothing of this incarnation is under way any more. It may have been evicted meanwhile.
-pub(super) fn leave(keys: &Keys, me: Incarnation) -> TxnRequest {
+pub(super) fn leave(keys: &Keys, me: Incarnation) -> Txn {
     let name = incarnation_text(me);
     let (member, tombstone) = (keys.member(&name), keys.tombstone(&name));
-    let evicted = TxnRequest::when([Compare::created_after(tombstone.as_str(), 0)])
-        .then(DeleteRangeRequest::key(tombstone))
+    let evicted = Txn::when([Compare::created_after(tombstone.as_str(), 0)])
+        .then(Delete::key(tombstone))
         .then(put_seq(keys));
-    TxnRequest::when([Compare::created_after(member.as_str(), 0)])
-        .then(DeleteRangeRequest::key(member))
+    Txn::when([Compare::created_after(member.as_str(), 0)])
+        .then(Delete::key(member))
         .then(put_seq(keys))
         .or_else(evicted)
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use highgate_elector::backend::etcd::wire::TxnRequest;
 use highgate_elector::{Moment, Resource, Token};
+use highgate_etcd::Txn;
 
 use super::driver::{Driver, Renewal, Report, Stage, moment, now_time};
 use super::load::list;
@@ -45,6 +45,7 @@ impl Driver {
                 self.promise(Promise { lock_delay, reply });
             }
             Command::Election(order) => self.order(order),
+            Command::Name { own, reply } => self.rename(own, reply),
             Command::Override(order) => self.override_with(order),
             Command::Prove { resource, token, block, reply } => {
                 self.prove(&resource, Claim { token, block, reply });
@@ -104,7 +105,8 @@ impl Driver {
                     self.send(requests::bury(&self.link.keys, member, &tombstone));
                 }
                 Output::Forget { name, modified } => self.forget(name, modified),
-                Output::Resync => self.list("a change was missed"),
+                Output::Resync => self.make_up("a change was missed"),
+                Output::FinishNames { seen } => self.finish_names(seen),
                 Output::Fence(why) => self.fence(fenced(why)),
                 Output::Tell(event) => self.tell(Notice::Fence(event)),
             }
@@ -240,7 +242,7 @@ impl Driver {
     }
 
     /// Sends what nobody waits for.
-    pub(super) fn send(&self, request: TxnRequest) {
+    pub(super) fn send(&self, request: Txn) {
         let Stage::Inside(session) = &self.stage else { return };
         let (link, number, reports) = (self.link.clone(), session.number, self.reports.clone());
         tokio::spawn(async move {

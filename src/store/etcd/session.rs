@@ -1,7 +1,7 @@
 //! One incarnation of this replica, from its join to its fence.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use highgate_elector::Resource;
@@ -9,7 +9,10 @@ use tokio::task::AbortHandle;
 
 use super::proofs::Proofs;
 use super::queues::Queues;
+use super::retell::Told;
+use crate::config::Naming;
 use crate::ledger::validity::Counted;
+use crate::names::{Names, NamesError};
 use crate::replica::{Incarnation, Proposal, Replica, Revision};
 
 /// What is known and under way in this incarnation. Ends the watch when it is dropped.
@@ -21,11 +24,16 @@ pub(super) struct Session {
     /// The highest revision of a renewal that etcd has confirmed, the join included.
     pub(super) confirmed: Revision,
     pub(super) replica: Replica,
+    /// How resources are named, and the revision of that.
+    pub(super) names: (Revision, Arc<Names>),
+    /// A gateway that waits for its own names to be known to all.
+    pub(super) renaming: Option<Renaming>,
     /// None until requests pass.
     pub(super) counted: Option<Counted>,
     pub(super) queues: Queues,
     /// The last revision whose candidates are in the queues.
     pub(super) seen: Revision,
+    pub(super) told: Told,
     pub(super) proofs: Proofs,
     /// Not sent yet.
     pub(super) proposals: BTreeMap<Resource, Proposal>,
@@ -43,6 +51,12 @@ pub(super) struct Session {
     /// Changes of an older watch of this session are out of date.
     pub(super) watch_number: u64,
     pub(super) joined_at: Instant,
+}
+
+/// New names that are on their way.
+pub(super) struct Renaming {
+    pub(super) own: Naming,
+    pub(super) reply: mpsc::Sender<Result<(), NamesError>>,
 }
 
 /// A lock-delay that may be used once etcd has it.
@@ -73,6 +87,9 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.watch.abort();
         self.proofs.clear();
+        if let Some(renaming) = self.renaming.take() {
+            let _ = renaming.reply.send(Err(NamesError::Away));
+        }
         for promise in self.promises.drain(..) {
             // The next join carries it, and nothing passes before that.
             let _ = promise.reply.send(());

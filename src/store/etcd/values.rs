@@ -6,11 +6,14 @@
 use std::time::Duration;
 
 use highgate_elector::Resource;
-use highgate_elector::backend::etcd::fence::{Fence, MemberValue, TombstoneValue};
-use highgate_elector::backend::etcd::keys::{Key, Keys};
-use highgate_elector::backend::etcd::wire::{Event, EventKind, KeyValue};
+use highgate_etcd::fence::{Fence, MemberValue, TombstoneValue};
+use highgate_etcd::keys::{Key, Keys};
+use highgate_etcd::{Event, EventKind, KeyValue};
 
+use super::queues::Candidate;
 use crate::config::{LONGEST_DURATION, VALIDITIES};
+use crate::elections::Ended;
+use crate::names::{Names, NamesError};
 use crate::replica::{Applied, Change, Incarnation, Member, Record, Revision, State, Timing, Tombstone};
 
 /// etcd counts revisions from 1 in 63 bits.
@@ -26,8 +29,13 @@ pub(super) fn record(kv: &KeyValue) -> Record {
     let modified = revision(kv.mod_revision);
     let Some(fence) = Fence::decode(&kv.value) else {
         let key = String::from_utf8_lossy(&kv.key);
-        tracing::error!(%key, "this mark cannot be read, so its resource stays shut; raise it by hand");
-        return Record { modified, frozen: true, ..Record::default() };
+        tracing::error!(
+            %key,
+            "this mark cannot be read: somebody has written it by hand. A gateway that knows the mark puts it back; if \
+             none does, its resource stays shut until you put {{\"state\":\"raised\",\"token\":N}} there, with the \
+             highest token N that was ever used"
+        );
+        return Record { modified, frozen: true, unreadable: true, ..Record::default() };
     };
     Record {
         token: fence.token,
@@ -39,6 +47,7 @@ pub(super) fn record(kv: &KeyValue) -> Record {
         block: fence.block,
         block_next: fence.block_next,
         issued: fence.issued,
+        unreadable: false,
     }
 }
 
@@ -59,6 +68,7 @@ pub(super) fn fence(record: &Record) -> Fence {
 pub(super) fn member(kv: &KeyValue, own: &Timing) -> Member {
     let mut member = Member::new(revision(kv.create_revision));
     member.modified = revision(kv.mod_revision);
+    member.version = revision(kv.version);
     member.watermark = 0;
     member.wait = own.wait();
     if let Some(value) = MemberValue::decode(&kv.value) {
@@ -111,13 +121,26 @@ pub(super) fn incarnation(name: &str) -> Option<Incarnation> {
 
 /// A candidate came or went.
 pub(super) enum Poll {
-    Came { resource: Resource, key: Vec<u8>, created: Revision, holder: String },
-    Went { resource: Resource, key: Vec<u8> },
+    Came {
+        resource: Resource,
+        created: Revision,
+        candidate: Candidate,
+    },
+    Went {
+        resource: Resource,
+        key: Vec<u8>,
+    },
+    /// Somebody says why the candidate of this key goes, in the same revision.
+    Ends {
+        resource: Resource,
+        key: Vec<u8>,
+        why: Ended,
+    },
 }
 
 impl Poll {
     pub(super) fn resource(&self) -> &Resource {
-        let (Self::Came { resource, .. } | Self::Went { resource, .. }) = self;
+        let (Self::Came { resource, .. } | Self::Went { resource, .. } | Self::Ends { resource, .. }) = self;
         resource
     }
 }
@@ -125,21 +148,27 @@ impl Poll {
 /// One revision, as the machine and the elections see it.
 pub(super) struct Sorted {
     pub(super) applied: Applied,
+    /// The names, if they were changed.
+    pub(super) names: Option<Result<Names, NamesError>>,
     pub(super) polls: Vec<Poll>,
 }
 
 /// All events of one revision.
 pub(super) fn sort(keys: &Keys, own: &Timing, revision_of_all: i64, events: &[Event]) -> Sorted {
     let mut applied = Applied { revision: revision(revision_of_all), ..Applied::default() };
-    let mut polls = Vec::new();
+    let (mut polls, mut names) = (Vec::new(), None);
     for event in events {
-        let Some(kv) = &event.kv else { continue };
-        let deleted = event.kind == i32::from(EventKind::Delete);
+        let (kv, deleted) = (&event.kv, event.kind == EventKind::Delete);
         match keys.parse(&kv.key) {
             Some(Key::Seq) => applied.seq = u64::try_from(kv.version).ok().filter(|_| !deleted),
             Some(Key::Era) => applied.changes.extend(era(&kv.value).map(Change::Era)),
-            // Nobody deletes a mark. If somebody does, what is known here stays so.
-            Some(Key::Fence(_)) if deleted => {}
+            Some(Key::Names) if deleted => names = Some(Err(NamesError::Unreadable)),
+            Some(Key::Names) => {
+                let read = Names::decode(&kv.value);
+                applied.changes.extend(read.as_ref().ok().map(names_change));
+                names = Some(read);
+            }
+            Some(Key::Fence(resource)) if deleted => applied.changes.push(Change::Lost(resource)),
             Some(Key::Fence(resource)) => applied.changes.push(Change::Record(resource, record(kv))),
             Some(Key::Member(name)) => applied.changes.extend(incarnation(name).map(|id| match deleted {
                 true => Change::Gone(id),
@@ -149,19 +178,23 @@ pub(super) fn sort(keys: &Keys, own: &Timing, revision_of_all: i64, events: &[Ev
                 true => Change::Forgotten(name.to_owned()),
                 false => Change::Tombstone(name.to_owned(), tombstone(kv, own)),
             }),
-            Some(Key::Candidate { resource, .. }) => polls.push(match deleted {
+            Some(Key::Candidate { resource, name }) => polls.push(match deleted {
                 true => Poll::Went { resource, key: kv.key.clone() },
-                false => came(resource, kv),
+                false => came(resource, name, kv),
             }),
-            None => {}
+            None if deleted => {}
+            None => polls.extend(super::endings::read(keys, kv)),
         }
     }
-    Sorted { applied, polls }
+    Sorted { applied, names, polls }
 }
 
-pub(super) fn came(resource: Resource, kv: &KeyValue) -> Poll {
-    let holder = String::from_utf8_lossy(&kv.value).into_owned();
-    Poll::Came { resource, key: kv.key.clone(), created: revision(kv.create_revision), holder }
+fn names_change(names: &Names) -> Change {
+    Change::Names { pending: names.next.is_some() }
+}
+
+pub(super) fn came(resource: Resource, name: &[u8], kv: &KeyValue) -> Poll {
+    Poll::Came { resource, created: revision(kv.create_revision), candidate: Candidate::read(name, kv) }
 }
 
 /// The era is a decimal; before the first gateway there is none.

@@ -27,6 +27,7 @@ pub(super) fn outside(location: &str, why: &str) -> Overview {
         tombstones: Vec::new(),
         raises: Vec::new(),
         raising: 0,
+        warnings: Vec::new(),
     }
 }
 
@@ -43,6 +44,7 @@ impl Driver {
             }
             Stage::Inside(session) => inside(&self.location, session),
         };
+        let overview = Overview { warnings: self.upkeep.warnings(), ..overview };
         self.shared.overview.store(overview.into());
     }
 
@@ -91,6 +93,7 @@ fn inside(location: &str, session: &Session) -> Overview {
             .collect(),
         raises: raises(now, replica),
         raising: replica.raising(),
+        warnings: Vec::new(),
     }
 }
 

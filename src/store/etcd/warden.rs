@@ -12,7 +12,7 @@ use highgate_elector::Moment;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::ledger::validity::Validity;
+use crate::ledger::validity::{Counted, Validity};
 
 /// How often the clocks are compared.
 const ROUND: Duration = Duration::from_millis(50);
@@ -39,13 +39,27 @@ impl Watched {
         Self { validity, ahead: AtomicI64::new(wall_ahead()), stopped: AtomicBool::new(false) }
     }
 
+    /// A new incarnation is valid until then; the wall clock was so far ahead when its join was sent.
+    pub(super) fn begin(&self, until: Moment, ahead: i64) -> Counted {
+        // First the clocks, then the validity: a warden that sees the validity must not hold it against the clocks
+        // of the incarnation before, which may have ended with a jump.
+        self.renewed(ahead);
+        self.validity.begin(until)
+    }
+
     /// A renewal that was sent then was accepted.
     pub(super) fn renewed(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::SeqCst);
     }
 
+    /// The warden ends with its next round: there is nothing left to guard.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
     }
 }
 

@@ -88,6 +88,30 @@ impl Etcd {
         revision
     }
 
+    /// The same; false if there was nothing to forget.
+    pub(crate) fn tries_to_compact(&self) -> bool {
+        let revision = self.revision().to_string();
+        self.ctl(&["compact", &revision]).output().expect("etcdctl runs").status.success()
+    }
+
+    /// Whether this revision is not known any more.
+    pub(crate) fn has_forgotten(&self, revision: u64) -> bool {
+        let output = self.ctl(&["get", "x", "--rev", &revision.to_string()]).output().expect("etcdctl runs");
+        String::from_utf8_lossy(&output.stderr).contains("compacted")
+    }
+
+    /// Puts a key; false if etcd does not take it.
+    pub(crate) fn put(&self, key: &str, value: &str) -> bool {
+        self.ctl(&["put", key, value]).output().expect("etcdctl runs").status.success()
+    }
+
+    /// The size of the first node's database in bytes, with free pages and without.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let answer = json_of(&self.ask(&["endpoint", "status", "-w", "json"]));
+        let number = |name: &str| answer[0]["Status"][name].as_u64().expect("every node says so");
+        (number("dbSize"), number("dbSizeInUse"))
+    }
+
     /// A key by its name below the prefix.
     pub(crate) fn key(&self, name: &str) -> Option<Key> {
         self.key_at(&format!("{PREFIX}/{name}"))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::deaf::Deaf;
 use super::relay::Relay;
 
 /// What befalls a line.
@@ -21,6 +22,10 @@ pub(crate) enum Harm {
     SwallowRequests,
     /// Nothing that etcd says arrives; the gateway's words do.
     SwallowAnswers,
+    /// Watches tell of nothing, but live; everything else is answered. On a line that can be deaf.
+    LoseEvents,
+    /// Watches tell of everything but one in so many of their messages. On a line that can be deaf.
+    LoseSomeEvents(usize),
     /// Answers are later and later, then silence but for those that are on their way: how late at the end, and after
     /// how long that is, in milliseconds.
     FallSilent(u64, u64),
@@ -28,6 +33,8 @@ pub(crate) enum Harm {
 
 pub(crate) struct Line {
     relays: Vec<Relay>,
+    /// Between the gateway and each relay, if it can be deaf.
+    ears: Vec<Deaf>,
     /// Dropped with the line; its thread ends then.
     _end: oneshot::Sender<()>,
 }
@@ -49,11 +56,20 @@ impl Line {
                 let _ = ended.await;
             });
         });
-        Self { relays: relays.recv().expect("the relays start"), _end: end }
+        Self { relays: relays.recv().expect("the relays start"), ears: Vec::new(), _end: end }
+    }
+
+    /// One that can lose what watches tell.
+    pub(crate) fn that_can_be_deaf(mut self) -> Self {
+        self.ears = self.relays.iter().map(|relay| Deaf::before(relay.port)).collect();
+        self
     }
 
     pub(crate) fn ports(&self) -> Vec<u16> {
-        self.relays.iter().map(|relay| relay.port).collect()
+        if self.ears.is_empty() {
+            return self.relays.iter().map(|relay| relay.port).collect();
+        }
+        self.ears.iter().map(|ear| ear.port).collect()
     }
 
     pub(crate) fn cut(&self) {
@@ -67,13 +83,15 @@ impl Line {
     /// On the way to one node, or to all.
     pub(crate) fn suffers(&self, harm: Harm, node: Option<usize>) {
         let is_meant = |at: usize| node.is_none_or(|node| node == at);
-        for (_, relay) in self.relays.iter().enumerate().filter(|(at, _)| is_meant(*at)) {
+        for (at, relay) in self.relays.iter().enumerate().filter(|(at, _)| is_meant(*at)) {
             match harm {
                 Harm::Cut => relay.close(),
                 Harm::Swallow => relay.swallow_everything(),
                 Harm::Lose => relay.lose_connections(),
                 Harm::SwallowRequests => relay.swallow_requests(),
                 Harm::SwallowAnswers => relay.swallow_answers(),
+                Harm::LoseEvents => self.ears[at].loses(1),
+                Harm::LoseSomeEvents(one_in) => self.ears[at].loses(one_in),
                 Harm::FallSilent(most, over) => {
                     relay.falls_silent(Duration::from_millis(most), Duration::from_millis(over));
                 }
@@ -82,6 +100,7 @@ impl Line {
     }
 
     pub(crate) fn mend(&self) {
+        self.ears.iter().for_each(|ear| ear.loses(0));
         self.relays.iter().for_each(Relay::heal);
     }
 }

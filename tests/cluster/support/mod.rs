@@ -10,6 +10,7 @@ pub(crate) mod certificates;
 #[path = "../../it/support/client.rs"]
 #[allow(dead_code, reason = "shared with tests/it, which need more of it")]
 pub(crate) mod client;
+mod deaf;
 pub(crate) mod etcd;
 pub(crate) mod exchange;
 pub(crate) mod gateway;
@@ -39,6 +40,12 @@ use std::time::{Duration, Instant};
 pub(crate) use client::{Client, get, post};
 pub(crate) use gateway::Gateway;
 pub(crate) use trial::{Timing, Trial, trial};
+
+/// Whether numbers are wanted that are worth writing down: `HIGHGATE_MEASURE=1`. Otherwise what measures does it in short, to
+/// see that it works and is not far off.
+pub(crate) fn measures() -> bool {
+    std::env::var_os("HIGHGATE_MEASURE").is_some()
+}
 
 /// How long anything may take before the test gives up on it: longer than any pause that the protocol has.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) body: usize,
     pub(crate) effect: Option<Instant>,
     pub(crate) responded: Option<Instant>,
-    /// When and how the gateway ended the connection before it had its answer.
+    /// When and how its connection ended before there was an answer to the write itself.
     pub(crate) cut: Option<(Instant, Cut)>,
 }
 
@@ -30,6 +30,8 @@ pub(crate) struct Entry {
 pub(crate) enum Cut {
     Closed,
     Reset,
+    /// By no fault of the gateway's: a load balancer answered 504 instead of the upstream.
+    GivenUp,
 }
 
 /// All that was forwarded, in the order in which it came. Shared by the upstream's connections and the test.

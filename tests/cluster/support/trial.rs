@@ -1,8 +1,8 @@
 //! A whole trial: `trial("name").validity("4s").relayed().start()`.
 //!
 //! Three etcd nodes, three gateways on them and one recording upstream, each on ports of its own and all ended with
-//! the trial. The first raise on a fresh prefix has to wait until every gateway of the era before could have
-//! noticed: `start` waits for that, so tests begin with a cluster at rest.
+//! the trial. An operator has said that nobody used the prefix before, so no raise has to wait for the gateways of an era
+//! before, unless the trial is about that. Tests begin with a cluster at rest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -30,9 +30,14 @@ pub(crate) struct Builder {
     validity: Duration,
     lock_delay: Duration,
     routes: Table,
+    store: Table,
     relayed: bool,
     /// The gateways know of one address of etcd only.
     narrowed: bool,
+    /// The lines can lose what watches tell.
+    deaf: bool,
+    /// Nobody has said that the prefix is new.
+    is_unprepared: bool,
     alone: bool,
     shared: bool,
     environment: Vec<(String, String)>,
@@ -112,8 +117,11 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         validity,
         lock_delay: LOCK_DELAY,
         routes,
+        store: Table::new(),
         relayed: false,
         narrowed: false,
+        deaf: false,
+        is_unprepared: false,
         alone: false,
         shared: true,
         environment: Vec::new(),
@@ -144,6 +152,12 @@ impl Builder {
         self
     }
 
+    /// Sets a key of the store.
+    pub(crate) fn store(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.store.insert(key.to_owned(), value.into());
+        self
+    }
+
     /// Every gateway has a line to etcd that can be cut.
     pub(crate) fn relayed(mut self) -> Self {
         self.relayed = true;
@@ -153,6 +167,18 @@ impl Builder {
     /// Every gateway has a line to one node, as if that were the address of all.
     pub(crate) fn with_one_address(mut self) -> Self {
         (self.relayed, self.narrowed) = (true, true);
+        self
+    }
+
+    /// Every gateway has a line to etcd that can lose what watches tell.
+    pub(crate) fn that_can_be_deaf(mut self) -> Self {
+        (self.relayed, self.deaf) = (true, true);
+        self
+    }
+
+    /// No operator says that nobody has used the prefix before, so the gateways have to wait for whoever may have.
+    pub(crate) fn unprepared(mut self) -> Self {
+        self.is_unprepared = true;
         self
     }
 
@@ -208,6 +234,12 @@ impl Builder {
     pub(crate) fn start(self) -> Option<Trial> {
         let turn = Turn::take(self.alone);
         let etcd = if self.shared { Some(Etcd::start_with(self.test, self.etcd_flags)?) } else { None };
+        if let Some(etcd) = etcd.as_ref().filter(|_| !self.is_unprepared && self.stand_in.is_none()) {
+            let url = format!("etcd://127.0.0.1:{}{PREFIX}", etcd.ports()[0]);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_highgate"));
+            let init = command.args(["backend", "init", &url]).output().expect("it was built");
+            assert!(init.status.success(), "{init:?}");
+        }
         let upstream = Upstream::start(self.lock_delay, self.narrow);
         let folder = tempfile::Builder::new().prefix("cluster-test-").tempdir().expect("a temporary folder");
         let answers = Arc::new(Answers::default());
@@ -230,6 +262,7 @@ impl Builder {
     ) -> Gateway {
         let name = format!("gateway-{number}");
         let line = etcd.filter(|_| self.relayed).map(|etcd| Line::to(etcd.ports()));
+        let line = if self.deaf { line.map(Line::that_can_be_deaf) } else { line };
         let mut ports = line.as_ref().map(Line::ports).or(etcd.map(|etcd| etcd.ports())).unwrap_or_default();
         ports.truncate(if self.narrowed { 1 } else { usize::MAX });
         let upstream = format!("http://{}/{name}", upstream.address);
@@ -259,6 +292,7 @@ impl Builder {
             store.insert("validity".into(), format!("{}ms", self.validity.as_millis()).into());
             store.insert("endpoints".into(), place.etcd.iter().map(endpoint).collect::<Vec<_>>().into());
         }
+        store.extend(self.store.clone());
         let mut route = self.routes.clone();
         route.insert("upstream".into(), place.upstream.clone().into());
         let mut config = Table::new();

@@ -4,7 +4,8 @@
 //! delayed write goes on although its connection was cut, for not quite the lock-delay: that is the worst that
 //! assumption A4 allows. A held one is given up at the cut, since nobody could say when its effect would come.
 //! Others ask for what upstreams do now and then: `X-Head-First` has the head of the answer long before its end,
-//! `X-Breaks-Off` a connection reset after the effect instead of an answer, `X-Slow-Read-Ms` a body that is read bit by
+//! `X-Breaks-Off` a connection reset after the effect instead of an answer, `X-Given-Up` the 504 of a load balancer at
+//! once, after which the write goes on as it does after a cut, `X-Slow-Read-Ms` a body that is read bit by
 //! bit and takes effect with its last byte, which only comes if the gateway's kernel still sends it.
 //! A gateway that is stopped cuts too late: a test that stops one says so here, and that counts as the cut.
 
@@ -20,6 +21,7 @@ use super::wire::{Head, Wire};
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n";
 const BODY: &[u8] = b"ok";
+const TIMED_OUT: &[u8] = b"HTTP/1.1 504 Gateway Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 /// What the kernel takes at once for an upstream that reads slowly, about.
 const NARROW: usize = 8 << 10;
 /// How much is read at once by it.
@@ -133,7 +135,7 @@ impl Connection {
         }
         let received = Instant::now();
         let head = self.wire.head()?.ok_or(ErrorKind::UnexpectedEof)?;
-        let entry = entry(&head, received);
+        let mut entry = entry(&head, received);
         let number = self.shared.record.write(|entries| {
             entries.push(entry.clone());
             entries.len() - 1
@@ -146,6 +148,12 @@ impl Connection {
         let head_first = head.get("x-head-first").is_some();
         if head_first {
             self.wire.send(HEAD)?;
+        }
+        if head.get("x-given-up").is_some() {
+            // Noted before it is said, so that the time which is left for the effect is never too long.
+            entry.cut = Some((Instant::now(), Cut::GivenUp));
+            self.note(number, |noted| noted.cut = entry.cut);
+            self.wire.send(TIMED_OUT)?;
         }
         if !self.waits(number, entry, &due(&head, received)) || !self.takes_effect(number) {
             return Ok(false);

@@ -31,6 +31,8 @@ pub(super) enum Undo {
     Thaw(String),
     /// The line of a gateway, and the network of a node.
     LeaveIsland(usize, Loss),
+    /// A gateway takes its config, which it may have refused; so often it had taken one before.
+    TakeConfig(usize, usize),
     Nothing,
 }
 
@@ -61,7 +63,9 @@ impl Nemesis {
     pub(super) fn occupied_by(&self, plan: Plan) -> Vec<String> {
         let gateway = self.gateway(plan);
         match plan.kind {
-            Kind::StopGateway | Kind::KillGateway | Kind::EndGateway => vec![self.gateway_name(gateway)],
+            Kind::StopGateway | Kind::KillGateway | Kind::EndGateway | Kind::Rename => {
+                vec![self.gateway_name(gateway)]
+            }
             Kind::KillAllGateways | Kind::Backup => {
                 self.trial.gateways.iter().map(|gateway| gateway.name.clone()).collect()
             }
@@ -105,6 +109,7 @@ impl Nemesis {
             Kind::Island => self.strand(plan),
             Kind::Backup => self.back_up(),
             Kind::Restore => self.restore(),
+            Kind::Rename => self.rename(self.gateway(plan)),
         }
     }
 
@@ -287,6 +292,9 @@ impl Nemesis {
             Undo::LeaveIsland(number, loss) => {
                 self.network.as_mut().expect("it has lost something").restore(loss);
                 self.trial.gateways[number].line().mend();
+            }
+            Undo::TakeConfig(number, taken) => {
+                return (!self.takes_config(number, taken)).then_some(undo);
             }
             Undo::Nothing => {}
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use highgate::config::{Config, Overrides};
 use highgate::gateway::Gateway;
 use highgate::ledger::Ledger;
+use highgate::names::NamesError;
 use tempfile::TempDir;
 use toml::{Table, Value};
 
@@ -16,6 +17,11 @@ pub(crate) struct Builder {
     listen: Table,
     /// The secrets of the admin port and of the elections port, if there is one.
     secrets: Option<(&'static str, &'static str)>,
+    /// TLS of the admin port and of the elections port.
+    tls: [Option<Table>; 2],
+    /// Who has a secret of its own, which is `NAME-s3cret`.
+    bearers: Vec<&'static str>,
+    grants: Vec<Table>,
     routes: Vec<Table>,
 }
 
@@ -24,7 +30,7 @@ pub(crate) struct Running {
     /// There until it is stopped.
     gateway: Option<Gateway>,
     pub(crate) address: SocketAddr,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// A gateway with one route for everything: to this origin, any higher token raises, the client names the
@@ -35,7 +41,8 @@ pub(crate) fn gateway_to(origin: &Origin) -> Builder {
 
 /// The same for an upstream that need not be there.
 pub(crate) fn gateway(upstream: SocketAddr) -> Builder {
-    Builder { listen: Table::new(), secrets: None, routes: vec![route(upstream)] }
+    let (listen, routes) = (Table::new(), vec![route(upstream)]);
+    Builder { listen, secrets: None, tls: [None, None], bearers: Vec::new(), grants: Vec::new(), routes }
 }
 
 fn route(upstream: SocketAddr) -> Table {
@@ -68,6 +75,20 @@ impl Builder {
         self.route("match", matcher).route("resource", resource)
     }
 
+    /// Sets a key of the first route.
+    pub(crate) fn first(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.routes[0].insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// One more route to the same upstream, below the others.
+    pub(crate) fn and_route(mut self) -> Self {
+        let mut next = self.routes.last().expect("there is always a route").clone();
+        next.remove("match");
+        self.routes.push(next);
+        self.route("resource", "other")
+    }
+
     /// Sets a key of the data port.
     pub(crate) fn listen(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.listen.insert(key.to_owned(), value.into());
@@ -80,6 +101,32 @@ impl Builder {
         self
     }
 
+    /// Has the admin port speak TLS.
+    pub(crate) fn admin_tls(mut self, table: Table) -> Self {
+        self.tls[0] = Some(table);
+        self
+    }
+
+    /// Has the elections port speak TLS, which is there with secrets.
+    pub(crate) fn elections_tls(mut self, table: Table) -> Self {
+        self.tls[1] = Some(table);
+        self
+    }
+
+    /// Grants somebody these rights, separated by spaces, to these resources. Its secret is its name and `-s3cret`.
+    pub(crate) fn grant(mut self, name: &'static str, may: &str, resources: &str) -> Self {
+        self.bearers.push(name);
+        self.grant_to(&format!("bearer:{name}"), may, resources)
+    }
+
+    /// The same for any identity.
+    pub(crate) fn grant_to(mut self, who: &str, may: &str, resources: &str) -> Self {
+        let list = |words: &str| Value::from(words.split(' ').collect::<Vec<_>>());
+        let grant = [("who", list(who)), ("may", list(may)), ("resources", list(resources))];
+        self.grants.push(grant.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
+        self
+    }
+
     fn config(&self, folder: &Path) -> Config {
         let mut listen = self.listen.clone();
         listen.insert("address".into(), "127.0.0.1:0".into());
@@ -89,8 +136,9 @@ impl Builder {
         shutdown.insert("drain_limit".into(), "1s".into());
         let mut config = Table::new();
         config.insert("listen".into(), listen.into());
-        let port = |secret: Option<(&str, &str)>| {
+        let port = |secret: Option<(&str, &str)>, tls: &Option<Table>| {
             let mut table = section("address", "127.0.0.1:0");
+            table.extend(tls.clone().map(|tls| ("tls".to_owned(), tls.into())));
             if let Some((name, secret)) = secret {
                 let file = folder.join(name);
                 std::fs::write(&file, secret).expect("a file for the secret");
@@ -98,9 +146,20 @@ impl Builder {
             }
             table
         };
-        config.insert("admin".into(), port(self.secrets.map(|(secret, _)| ("operators", secret))).into());
+        config.insert(
+            "admin".into(),
+            port(self.secrets.map(|(secret, _)| ("operators", secret)), &self.tls[0]).into(),
+        );
         if let Some((_, secret)) = self.secrets {
-            config.insert("elections".into(), port(Some(("jobs", secret))).into());
+            config.insert("elections".into(), port(Some(("jobs", secret)), &self.tls[1]).into());
+        }
+        if !self.grants.is_empty() {
+            let file = folder.join("secrets");
+            let names: std::collections::BTreeSet<_> = self.bearers.iter().collect();
+            let lines: String = names.into_iter().map(|name| format!("{name} {name}-s3cret\n")).collect();
+            std::fs::write(&file, lines).expect("a file for the secrets");
+            config.insert("secrets".into(), section("file", &file.to_string_lossy()).into());
+            config.insert("grants".into(), self.grants.clone().into());
         }
         config.insert("store".into(), section("path", &folder.to_string_lossy()).into());
         config.insert("shutdown".into(), shutdown.into());
@@ -110,11 +169,19 @@ impl Builder {
             .unwrap_or_else(|error| panic!("{error}\nin\n{text}"))
     }
 
+    /// One more route, below the others, like the first but for its name.
+    pub(crate) fn another(mut self) -> Self {
+        let mut route = self.routes[0].clone();
+        route.insert("name".into(), format!("route-{}", self.routes.len()).into());
+        self.routes.push(route);
+        self
+    }
+
     pub(crate) fn start(self) -> Running {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let gateway = Gateway::start(self.config(folder.path())).expect("a gateway on free ports");
         let address = gateway.address();
-        Running { gateway: Some(gateway), address, _folder: folder }
+        Running { gateway: Some(gateway), address, folder }
     }
 }
 
@@ -125,6 +192,22 @@ impl Running {
 
     pub(crate) fn ledger(&self) -> &Ledger {
         self.gateway().ledger()
+    }
+
+    /// Replaces its routes by those of the builder.
+    pub(crate) fn reload(&self, builder: &Builder) -> Result<(), NamesError> {
+        self.gateway().reload(builder.config(self.folder.path()).routes)
+    }
+
+    /// Replaces its grants by those of the builder.
+    pub(crate) fn grant(&self, builder: &Builder) {
+        let Config { grants, secrets, .. } = builder.config(self.folder.path());
+        self.gateway().grant(grants, secrets);
+    }
+
+    /// Whether requests are checked under old and new names.
+    pub(crate) fn change_of_names_under_way(&self) -> bool {
+        self.gateway().change_of_names().is_some()
     }
 
     /// Stops it; whether the store was left clean.

@@ -140,7 +140,7 @@ async fn carry_out(mut sender: SendRequest<Frames>, job: Job) {
     }
 }
 
-async fn collect(response: hyper::Response<Incoming>) -> Response {
+pub(super) async fn collect(response: hyper::Response<Incoming>) -> Response {
     let (parts, mut incoming) = response.into_parts();
     let named = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
         (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())

@@ -57,6 +57,8 @@ pub(crate) struct Request {
     /// How much of a streamed response the gateway has taken.
     pub(crate) sent: u64,
     pub(crate) trailers: Vec<(String, String)>,
+    /// When a byte of it last came, where that is noted.
+    pub(crate) last_byte: Option<Instant>,
 }
 
 impl Request {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -182,12 +182,20 @@ impl Connection {
         self.respond(request, &reply)?;
         match reply.ending {
             Ending::KeepAlive => Ok(true),
+            Ending::Close if !reply.reads_body => self.close_gently(),
             Ending::Close | Ending::CutShort | Ending::Silence => Ok(false),
             Ending::Reset => {
                 socket2::SockRef::from(&self.wire.stream).set_linger(Some(Duration::ZERO))?;
                 Ok(false)
             }
         }
+    }
+
+    /// Closes so that the answer arrives: with bytes unread, a plain close would be a reset, which may overtake it.
+    fn close_gently(&mut self) -> io::Result<bool> {
+        self.wire.stream.shutdown(Shutdown::Write)?;
+        io::copy(&mut &self.wire.stream, &mut io::sink())?;
+        Ok(false)
     }
 
     fn read_body(&mut self, request: usize, received: &Request) -> io::Result<()> {

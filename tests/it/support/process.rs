@@ -56,6 +56,13 @@ impl Builder {
         self.args(["--data-dir", &folder.to_string_lossy()])
     }
 
+    /// On these addresses, as they are written, in place of the usual ones.
+    #[allow(dead_code, reason = "for tests/it alone, whose file this is")]
+    pub(crate) fn listening(mut self, data: &str, admin: &str) -> Self {
+        self.args = ["serve", "--listen", data, "--admin", admin].map(str::to_owned).to_vec();
+        self
+    }
+
     pub(crate) fn upstream(self, upstream: SocketAddr) -> Self {
         self.args(["--upstream", &format!("http://{upstream}")])
     }
@@ -158,7 +165,8 @@ impl Highgate {
 
     fn port_after(&self, words: &str) -> Option<SocketAddr> {
         let text = self.said();
-        let rest = text.split_once(&format!("{words} http://"))?.1;
+        let rest = text.split_once(&format!("{words} http"))?.1;
+        let rest = rest.trim_start_matches('s').strip_prefix("://")?;
         let end = rest.find(|character: char| !(character.is_ascii_digit() || ".:".contains(character)))?;
         rest[..end].parse().ok()
     }

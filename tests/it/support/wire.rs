@@ -18,6 +18,8 @@ pub(crate) struct Head {
 pub(crate) struct Wire {
     pub(crate) stream: TcpStream,
     pub(crate) buffer: Vec<u8>,
+    /// Every byte that was ever read, if somebody wants to know.
+    pub(crate) all: Option<Vec<u8>>,
 }
 
 impl Head {
@@ -66,7 +68,12 @@ pub(crate) fn bad(what: &str) -> io::Error {
 impl Wire {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a connected socket takes TCP_NODELAY");
-        Self { stream, buffer: Vec::new() }
+        Self { stream, buffer: Vec::new(), all: None }
+    }
+
+    /// One that keeps every byte.
+    pub(crate) fn recording(stream: TcpStream) -> Self {
+        Self { all: Some(Vec::new()), ..Self::new(stream) }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -84,6 +91,9 @@ impl Wire {
             }
         };
         self.buffer.extend_from_slice(&chunk[..count]);
+        if let Some(all) = &mut self.all {
+            all.extend_from_slice(&chunk[..count]);
+        }
         Ok(count > 0)
     }
 

@@ -1,11 +1,14 @@
 //! Who leads, as far as a gateway has heard, and what it wants of the mark for that: `src/store/etcd/leaders.rs`.
+//!
+//! What leaders are elected for keeps its name.
 
 use highgate::replica::{Input, Want, floor};
 use highgate_elector::Token;
 
 use super::{Deeds, Gateway, Moment};
 use crate::control::Control;
-use crate::etcd::{Candidate, Entry, resource};
+use crate::etcd::{Candidate, Entry};
+use crate::naming::Name;
 
 impl Gateway {
     pub(super) fn poll(&mut self, moment: Moment, entry: &Entry, deeds: &mut Deeds) {
@@ -42,16 +45,18 @@ impl Gateway {
         let Some(session) = self.session() else { return };
         let Some(token) = Token::new(floor(session.replica.era()) + head.created) else { return };
         let proof = Some(Box::from([head.lease]));
-        self.want(moment, Want { resource: resource(), token, block: None, proof, patient }, deeds);
+        let resource = Name::Old.resource();
+        self.want(moment, Want { resource, token, block: None, proof, patient }, deeds);
     }
 
     fn vacate(&mut self, moment: Moment, deeds: &mut Deeds) {
         let Some(session) = self.session() else { return };
-        let record = session.replica.record(&resource());
+        let resource = Name::Old.resource();
+        let record = session.replica.record(&resource);
         if record.issued
             && let Some(token) = Token::new(record.token)
         {
-            self.step(moment, Input::Vacate { resource: resource(), token }, deeds);
+            self.step(moment, Input::Vacate { resource, token }, deeds);
         }
     }
 
@@ -59,19 +64,20 @@ impl Gateway {
         self.step(moment, Input::Want(want), deeds);
     }
 
-    /// Somebody brings a token above the mark: a number, or the candidate that etcd says it is of.
-    pub(crate) fn claim(&mut self, moment: Moment, token: Token, of: Option<Candidate>) -> Deeds {
+    /// Somebody brings a token above the mark of a name: a number, or the candidate that etcd says it is of.
+    pub(crate) fn claim(&mut self, moment: Moment, name: Name, token: Token, of: Option<Candidate>) -> Deeds {
         let mut deeds = Vec::new();
         if moment.control == Some(Control::PerReplicaCache) {
-            let _ = self.gate.close(token.get());
-            let _ = self.gate.open();
+            let gate = &mut self.gates[name as usize];
+            let _ = gate.close(token.get());
+            let _ = gate.open();
             return deeds;
         }
         match of {
             Some(candidate) => self.want_head(moment, candidate, false, &mut deeds),
             None => {
                 let (block, proof) = (None, None);
-                let want = Want { resource: resource(), token, block, proof, patient: false };
+                let want = Want { resource: name.resource(), token, block, proof, patient: false };
                 self.want(moment, want, &mut deeds);
             }
         }

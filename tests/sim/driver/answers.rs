@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use highgate::names::Names;
 use highgate::replica::{
     Answer as Renewed, Applied, Change, Input, Output, Proposal, Replica, Revision, Time, floor,
 };
@@ -22,7 +23,7 @@ const LEAVE_PAUSE: Nanos = 500 * MILLI;
 
 /// Whether a failed join may have written its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+pub(super) enum Written {
     No,
     Maybe,
 }
@@ -70,6 +71,7 @@ impl World {
             | Purpose::Propose { session, .. }
             | Purpose::Head { session, .. }
             | Purpose::Forget { session, .. }
+            | Purpose::Rename { session }
             | Purpose::Done { session } => Some(*session),
             _ => None,
         };
@@ -86,6 +88,9 @@ impl World {
         let reply = reply.map(|(reply, _)| reply);
         match (purpose, reply) {
             (Purpose::JoinBegin { join }, reply) => self.era_begun(host, join, reply),
+            (Purpose::JoinNames { join }, reply) => self.names_read(host, join, reply),
+            (Purpose::JoinPutNames { join }, reply) => self.names_put(host, join, reply),
+            (Purpose::Rename { .. }, reply) => self.named(host, reply),
             (Purpose::Join { join, sent }, reply) => self.join_answered(host, join, sent, reply),
             (Purpose::JoinLoad { join, sent, created, state }, reply) => {
                 let loaded = matches!(reply, Some(Reply::Page(true)));
@@ -128,14 +133,14 @@ impl World {
         }
     }
 
-    fn joining(&self, host: usize, join: u64) -> Option<Joining> {
+    pub(super) fn joining(&self, host: usize, join: u64) -> Option<Joining> {
         match &self.hosts[host].process.as_ref()?.stage {
             Stage::Outside { joining: Some(joining), .. } if joining.number == join => Some(joining.clone()),
             _ => None,
         }
     }
 
-    fn join_failed(&mut self, host: usize, join: u64, written: Written) {
+    pub(super) fn join_failed(&mut self, host: usize, join: u64, written: Written) {
         let Some(joining) = self.joining(host, join) else { return };
         if written == Written::Maybe
             && let Some(process) = &mut self.hosts[host].process
@@ -171,7 +176,7 @@ impl World {
         }
         match era {
             Some(era) if era < process.memory.era => self.join_failed(host, join, Written::No),
-            Some(era) => self.send_join(host, join, era),
+            Some(era) => self.agree_on_names(host, join, era),
             None => {
                 let tombstone = self.reader(host).era_tombstone();
                 let begin = Txn::BeginEra { from: None, to: 0, tombstone };
@@ -182,22 +187,14 @@ impl World {
 
     fn era_begun(&mut self, host: usize, join: u64, reply: Option<Reply>) {
         match reply {
-            Some(Reply::Begun(Some(era))) => self.send_join(host, join, era),
+            Some(Reply::Begun(Some(era))) => self.agree_on_names(host, join, era),
             _ => self.join_failed(host, join, Written::No),
         }
     }
 
-    fn send_join(&mut self, host: usize, join: u64, era: u64) {
-        let Some(Joining { me, value, .. }) = self.joining(host, join) else { return };
-        if let Some(process) = &mut self.hosts[host].process
-            && let Stage::Outside { joining: Some(joining), .. } = &mut process.stage
-        {
-            joining.era = era;
-        }
+    pub(super) fn send_join(&mut self, host: usize, join: u64) {
+        let Some(Joining { me, era, value, .. }) = self.joining(host, join) else { return };
         let sent = self.shown(host);
-        if self.is(Control::LoadBeforeRegister) {
-            self.load_early(host);
-        }
         self.call(host, Purpose::Join { join, sent }, Txn::Join { me, era, value });
     }
 
@@ -207,6 +204,12 @@ impl World {
         let Some(created) = state.members.get(&me).map(|own| own.created) else {
             return self.join_failed(host, join, Written::Maybe);
         };
+        let Some(process) = &self.hosts[host].process else { return };
+        let own = &self.namings[process.config];
+        let knows = |(_, names): &(_, Rc<Names>)| process.has_served || names.knows(own);
+        if !state.names.as_ref().is_some_and(knows) {
+            return self.join_failed(host, join, Written::Maybe);
+        }
         let pinned = state.revision;
         self.call(host, Purpose::JoinLoad { join, sent, created, state }, Txn::ReadPage(pinned));
     }
@@ -242,6 +245,7 @@ impl World {
     ) {
         let (shown, reader) = (self.shown(host), self.reader(host));
         let Joining { number, me, era, .. } = *joining;
+        let Some((named_at, names)) = state.names.clone() else { return };
         let mut snapshot = reader.snapshot(state);
         snapshot.era = era;
         self.use_early_load(host, &mut snapshot);
@@ -264,6 +268,8 @@ impl World {
             created,
             confirmed: created,
             replica,
+            names: (named_at, names.clone()),
+            renaming: None,
             counted: None,
             queues: queues(state),
             seen: state.revision,
@@ -279,6 +285,8 @@ impl World {
         };
         let Some(process) = &mut self.hosts[host].process else { return };
         process.stage = Stage::Inside(Box::new(session));
+        process.has_served = true;
+        self.take_names(host, named_at, names);
         self.tally.joins += 1;
         self.note(|| format!("{} joins as {} at {}, era {era}", letter(host), short(me), state.revision));
         let outputs = self.loaded_in_some_order(outputs);
@@ -335,6 +343,10 @@ impl World {
                 }
                 if let Some(session) = self.hosts[host].session().filter(|_| put) {
                     session.confirmed = session.confirmed.max(revision);
+                    // What is only kept alive has no word in the log that it could miss and so be found out by.
+                    if !self.is(Control::ValidityFromKeepAlive) {
+                        self.step(host, Input::Exists { counted: 0, said: revision });
+                    }
                 }
                 Renewed::Accepted
             }
@@ -383,14 +395,18 @@ impl World {
 
     fn listed(&mut self, host: usize, state: &State) {
         let snapshot = self.reader(host).snapshot(state);
-        if state.era.is_none() {
+        let (Some(_), Some((named_at, names))) = (state.era, state.names.clone()) else {
             return self.fence(host, "new era");
-        }
+        };
         let Some(session) = self.hosts[host].session() else { return };
         session.listing = false;
         session.queues = queues(state);
         session.seen = state.revision;
         session.hooks.listed(&snapshot, true);
+        if session.names.0 != named_at {
+            // Before the machine hears of it: what is claimed from now on has the names that it acknowledges.
+            self.take_names(host, named_at, names);
+        }
         self.note(|| format!("{} has read everything at {}", letter(host), state.revision));
         self.step(host, Input::Listed(snapshot));
         if self.hosts[host].session().is_some() {

@@ -7,7 +7,7 @@ use super::super::control::Control;
 use super::super::etcd::{Txn, key_of};
 use super::super::hooks;
 use super::super::host::{Changes, Leaver, Session};
-use super::super::values::Poll;
+use super::super::values::{Poll, Sorted};
 use super::super::wire::Purpose;
 use super::super::world::World;
 
@@ -26,12 +26,12 @@ impl World {
             if self.hosts[host].session().is_none_or(|session| session.listing) {
                 return;
             }
-            let (applied, polls) = reader.sort(&entry);
-            self.apply(host, applied, polls);
+            self.apply(host, reader.sort(&entry));
         }
     }
 
-    fn apply(&mut self, host: usize, mut applied: Applied, polls: Vec<Poll>) {
+    fn apply(&mut self, host: usize, sorted: Sorted) {
+        let Sorted { mut applied, names, polls } = sorted;
         let (at, control) = (applied.revision, self.control);
         let Some(session) = self.hosts[host].session() else { return };
         session.hooks.renumber(control, &mut applied);
@@ -48,6 +48,10 @@ impl World {
         }
         let Some(session) = self.hosts[host].session().filter(|session| !session.listing) else { return };
         session.seen = session.seen.max(at);
+        if let Some(names) = names {
+            self.take_names(host, at, names);
+        }
+        let Some(session) = self.hosts[host].session() else { return };
         for resource in poll(session, polls) {
             self.follow(host, &resource);
         }

@@ -79,6 +79,7 @@ impl World {
                 Output::Forget { name, modified } => self.forget(host, name, modified),
                 Output::Resync => self.list(host),
                 Output::Fence(why) => self.fence(host, reason(why)),
+                Output::FinishNames { seen } => self.finish_names(host, seen),
                 Output::Tell(_) => {}
             }
         }

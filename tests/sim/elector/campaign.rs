@@ -113,8 +113,12 @@ impl World {
         resource: usize,
         created: Revision,
         since: Time,
-        ground: Ground,
+        mut ground: Ground,
     ) {
+        let shown = self.elector_shows(elector);
+        let machine = &mut self.electors[elector];
+        let now = machine.instant(shown);
+        ground.guarded |= machine.graves.may_forward(now, &ground.graves);
         let looked_at = self.electors[elector].clock.when(since);
         let Some(token) = Token::new(floor(ground.era) + created) else { return };
         if let Some(candidate) = self.candidate(elector, resource) {

@@ -4,7 +4,7 @@ use super::super::clock::{MILLI, Nanos, nanos};
 use super::super::etcd::{Reply, Txn};
 use super::super::trace::format_millis;
 use super::super::world::{Event, World};
-use super::{Ask, Candidate, Word};
+use super::{Ask, Candidate, Graves, Word};
 
 impl World {
     pub(crate) fn start_elector(&mut self, elector: usize) {
@@ -66,6 +66,7 @@ impl World {
         machine.deferred.clear();
         machine.inbox.clear();
         machine.pool.clear();
+        machine.graves = Graves::default();
         machine.candidates.clear();
         let stream = std::mem::take(&mut machine.mirror).stream();
         self.streams.remove(&stream);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use highgate_elector::backend::etcd::fence::Fence;
 use highgate_elector::backend::etcd::ground::{Step, is_shut};
 use highgate_elector::backend::etcd::lease::Stage;
+use highgate_etcd::fence::Fence;
 
 use super::super::control::Control;
 use super::super::etcd::{Reply, Txn};
@@ -92,7 +92,12 @@ impl World {
 
     /// While etcd does not answer there may be some.
     pub(super) fn heard_of_gateways(&mut self, elector: usize, resource: usize, reply: Option<Reply>) {
-        if matches!(reply, Some(Reply::AnyMember(false))) {
+        let shown = self.elector_shows(elector);
+        let machine = &mut self.electors[elector];
+        let now = machine.instant(shown);
+        if let Some(Reply::Gateways(false, graves)) = reply
+            && !machine.graves.may_forward(now, &graves)
+        {
             return self.look_closely(elector, resource);
         }
         self.later(elector, resource, LOOK_AGAIN, Then::AskForGateways);

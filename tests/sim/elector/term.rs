@@ -94,10 +94,14 @@ impl World {
 
     fn renewed_term(&mut self, elector: usize, resource: usize, round: &Round) {
         let mut renewed = match (&round.answer, round.alive) {
-            (Some(Some(Reply::Checked(false))), _) => Renewed::Gone,
-            (Some(Some(Reply::Checked(true))), Some(Some(true))) => Renewed::Fine,
+            (Some(Some(Reply::Checked { leads: false, .. })), _) => Renewed::Gone,
+            (Some(Some(Reply::Checked { leads: true, .. })), Some(Some(true))) => Renewed::Fine,
             _ => Renewed::Failed,
         };
+        if matches!(&round.answer, Some(Some(Reply::Checked { outlived: true, .. }))) {
+            // Everybody would wait behind its key.
+            self.resign_quietly(elector, resource, None);
+        }
         if matches!(renewed, Renewed::Fine) && !self.note_renewal(elector, resource, round.sent) {
             renewed = Renewed::Gone;
         }

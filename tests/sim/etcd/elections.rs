@@ -1,12 +1,13 @@
 //! Candidates and their leases: the transactions of `elector/src/backend/etcd`, at the level of what they mean.
 
 use highgate::replica::{Record, Revision, State as Gate};
-use highgate_elector::backend::etcd::fence::Fence;
+use highgate_elector::backend::etcd::graves::Grave;
 use highgate_elector::backend::etcd::ground::Ground;
 use highgate_elector::{Resource, Token};
+use highgate_etcd::fence::Fence;
 
 use super::txn::{Outcome, Reply, nothing};
-use super::{Etcd, KeyChange, State};
+use super::{Etcd, Kept, KeyChange, State, TombstoneValue};
 use crate::clock::Nanos;
 
 /// A lease, which takes the keys attached to it along when it ends.
@@ -89,8 +90,17 @@ fn ground(state: &State, resource: &Resource) -> Ground {
         mark: mark.map(|record| fence(record).encode()),
         mark_changed: mark.map_or(0, |record| signed(record.modified)),
         guarded: !state.members.is_empty(),
+        graves: graves(state),
         revision: signed(state.revision),
     }
+}
+
+/// The tombstones, as who reads them sees them.
+pub(super) fn graves(state: &State) -> Vec<Grave> {
+    let grave = |(name, Kept { value, modified, .. }): (&String, &Kept<TombstoneValue>)| {
+        Grave::new(name.as_bytes().to_vec(), signed(*modified), value.validity, value.lock_delay)
+    };
+    state.tombstones.iter().map(grave).collect()
 }
 
 /// RAISE by who leads: with the proof, if nothing has changed since.
@@ -110,10 +120,11 @@ pub(super) fn raise(
     (Some(Reply::Raised(true)), vec![put], true)
 }
 
-/// Whether the leadership with this token was there.
+/// Whether the leadership with this token was there; if not, whether its key is, from an era before.
 pub(super) fn check(state: &State, resource: &Resource, lease: u64, token: Token) -> Reply {
     let own = state.candidates.get(&(resource.clone(), lease)).map(|candidate| candidate.created);
-    Reply::Checked(own == Some(token.value()) && token.era() == state.era.unwrap_or_default())
+    let (lives, of_this_era) = (own == Some(token.value()), token.era() == state.era.unwrap_or_default());
+    Reply::Checked { leads: lives && of_this_era, outlived: lives && !of_this_era }
 }
 
 /// Of one that was created at another revision nothing is deleted.
@@ -175,6 +186,7 @@ fn record(fence: &Fence, modified: Revision) -> Record {
         block: fence.block,
         block_next: fence.block_next,
         issued: fence.issued,
+        unreadable: false,
     }
 }
 

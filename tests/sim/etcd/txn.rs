@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 
+use highgate::names::Names;
 use highgate::replica::{Given, Incarnation, Proposal, Record, Revision, State as Gate};
-use highgate_elector::backend::etcd::fence::Fence;
+use highgate_elector::backend::etcd::graves::Grave;
 use highgate_elector::backend::etcd::ground::Ground;
 use highgate_elector::{Resource, Token};
+use highgate_etcd::fence::Fence;
 
 use super::elections;
 use super::{Etcd, Kept, KeyChange, Laxity, MemberValue, State, TombstoneValue};
@@ -18,6 +20,13 @@ pub(crate) enum Txn {
     /// A page of marks, pinned. What it reads came with the listing; only whether it can be read is asked.
     ReadPage(Revision),
     ReadHead(Resource),
+    ReadNames,
+    /// The names, if they are still those of the revision that was seen.
+    PutNames {
+        era: u64,
+        seen: Revision,
+        names: Rc<Names>,
+    },
     BeginEra {
         from: Option<u64>,
         to: u64,
@@ -128,6 +137,9 @@ pub(crate) enum Reply {
     /// Whether it was removed, and whether it was there.
     Forgot(bool, bool),
     Head(Option<(u64, Revision)>),
+    Names(Option<(Revision, Rc<Names>)>),
+    /// Whether they were put.
+    Named(bool),
     /// Whether what was asked for is not compacted away.
     Page(bool),
     Granted {
@@ -145,9 +157,13 @@ pub(crate) enum Reply {
         ground: Ground,
     },
     Raised(bool),
-    Checked(bool),
+    Checked {
+        leads: bool,
+        outlived: bool,
+    },
     Moved(bool),
-    AnyMember(bool),
+    /// Whether gateways serve, and the tombstones of those that were evicted.
+    Gateways(bool, Vec<Grave>),
     /// With the revision that wrote it, and the newest.
     EraAt {
         era: u64,
@@ -167,6 +183,8 @@ pub(super) fn run(etcd: &Etcd, txn: &Txn) -> Outcome {
         Txn::ReadEra => nothing(Reply::Era(state.era)),
         Txn::ReadPage(pinned) => nothing(Reply::Page(*pinned >= etcd.compacted)),
         Txn::ReadHead(resource) => nothing(Reply::Head(state.head(resource))),
+        Txn::ReadNames => nothing(Reply::Names(state.names.clone())),
+        Txn::PutNames { era, seen, names } => put_names(state, *era, *seen, names),
         Txn::List => (None, Vec::new(), false),
         Txn::BeginEra { from, to, tombstone } => begin_era(state, lax, *from, *to, tombstone),
         Txn::Join { me, era, value } => join(state, *me, *era, value),
@@ -212,7 +230,7 @@ pub(super) fn run(etcd: &Etcd, txn: &Txn) -> Outcome {
             changed: state.era_changed,
             revision: state.revision,
         }),
-        Txn::AnyMember => nothing(Reply::AnyMember(!state.members.is_empty())),
+        Txn::AnyMember => nothing(Reply::Gateways(!state.members.is_empty(), elections::graves(state))),
     }
 }
 
@@ -290,6 +308,14 @@ fn renew(
             (Some(Reply::Renewed(Some((before.modified, true)))), vec![KeyChange::Member(me, kept)], false)
         }
     }
+}
+
+fn put_names(state: &State, era: u64, seen: Revision, names: &Rc<Names>) -> Outcome {
+    let there = state.names.as_ref().map_or(0, |(revision, _)| *revision);
+    if there != seen || state.era != Some(era) {
+        return nothing(Reply::Named(false));
+    }
+    (Some(Reply::Named(true)), vec![KeyChange::Names(names.clone())], true)
 }
 
 /// Each on its own condition, all in one revision, which counts even if none was met.

@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use highgate_etcd::keys::Keys;
+use highgate_etcd::{Event, KeyValue};
 use tokio::sync::{mpsc, oneshot};
 
-use super::keys::Keys;
 use super::queue::{Changed, Queues};
-use super::wire::{Event, KeyValue};
 use crate::backend::{BackendError, Leader};
 
 /// What an observer gets.
@@ -117,8 +117,8 @@ impl Audience {
     /// All changes of one revision; whether every token is another one now.
     pub(super) fn apply(&mut self, changes: &[Event]) -> bool {
         let changed: Vec<Changed> = changes.iter().map(|event| self.queues.apply(event)).collect();
-        for kv in changes.iter().filter_map(|event| event.kv.as_ref()) {
-            self.wake(&kv.key);
+        for event in changes {
+            self.wake(&event.kv.key);
         }
         let elections: BTreeSet<&String> = changed
             .iter()

@@ -9,16 +9,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use highgate_etcd::{CallError, Compare, KeyValue, Outcome, Put, Range, Txn, keys};
 use tokio::time::sleep;
 
+use super::Core;
 use super::audience::Turn;
-use super::client::CallError;
 use super::ground::Ground;
 use super::leases::Seat;
 use super::queue::era;
 use super::seal::{self, seal};
-use super::wire::{Compare, KeyValue, PutRequest, RangeRequest, TxnRequest, TxnResponse};
-use super::{Core, keys};
 use crate::backend::{BackendError, Candidacy, Grant};
 use crate::{Resource, Token};
 
@@ -97,22 +96,22 @@ async fn queue_up(
     since: Instant,
 ) -> Result<Standing, CallError> {
     let key = seat.key();
-    let put = PutRequest {
+    let put = Put {
         key: key.clone().into(),
         value: candidacy.holder.as_str().into(),
         lease: seat.lease,
-        ..PutRequest::default()
+        ..Put::default()
     };
-    let first = RangeRequest::oldest_below(seat.election.as_bytes());
-    let mut enter = TxnRequest::when([Compare::created_at(key.as_str(), 0)])
+    let first = Range::oldest_below(seat.election.as_bytes());
+    let mut enter = Txn::when([Compare::created_at(key.as_str(), 0)])
         .then(put)
         .then(first.clone())
-        .or_else(RangeRequest::key(key.as_str()))
+        .or_else(Range::key(key.as_str()))
         .or_else(first);
     for question in seal::questions(core, &candidacy.resource) {
         enter = enter.then(question.clone()).or_else(question);
     }
-    let answer = match core.client.call(enter).await {
+    let answer = match core.client.txn(enter).await {
         Err(CallError::LeaseNotFound) => return Ok(Standing::Gone),
         answer => answer?,
     };
@@ -131,7 +130,7 @@ async fn queue_up(
     if !core.leases.keep_alive_since(seat.lease, since).await? {
         return Ok(Standing::Gone);
     }
-    leads(&answer, 2, created, since)
+    leads(core, &answer, 2, created, since)
 }
 
 /// Until the candidate leads or its key is gone. While etcd is away the lease decides which.
@@ -162,13 +161,13 @@ pub(super) async fn confirm(
     created: i64,
 ) -> Result<Standing, CallError> {
     let (key, since) = (seat.key(), Instant::now());
-    let mut is_first = TxnRequest::when(Compare::issued(&core.keys, resource, key.as_str(), created))
-        .or_else(RangeRequest::key(key.as_str()));
+    let mut is_first = Txn::when(Compare::issued(&core.keys, resource, key.as_str(), created))
+        .or_else(Range::key(key.as_str()));
     for question in seal::questions(core, resource) {
         is_first = is_first.then(question);
     }
     let (alive, answer) =
-        tokio::join!(core.leases.keep_alive_since(seat.lease, since), core.client.call(is_first));
+        tokio::join!(core.leases.keep_alive_since(seat.lease, since), core.client.txn(is_first));
     let answer = answer?;
     if alive == Ok(false) {
         // The key may live on a lease that others were to leave for one that is gone, as after a restore: to stay
@@ -176,15 +175,22 @@ pub(super) async fn confirm(
         return Ok(Standing::Gone);
     }
     if answer.succeeded && alive? {
-        return leads(&answer, 0, created, since);
+        return leads(core, &answer, 0, created, since);
     }
     let lives = answer.succeeded || answer.found(0).first().is_some_and(|kv| kv.create_revision == created);
     Ok(if lives { Standing::Waits } else { Standing::Gone })
 }
 
 /// What the token stands on was read from `place` on.
-fn leads(answer: &TxnResponse, place: usize, created: i64, since: Instant) -> Result<Standing, CallError> {
-    let ground = Ground::read(answer, place)?;
+fn leads(
+    core: &Core,
+    answer: &Outcome,
+    place: usize,
+    created: i64,
+    since: Instant,
+) -> Result<Standing, CallError> {
+    let mut ground = Ground::read(answer, place)?;
+    ground.guarded |= core.gateways.may_forward(&ground.graves);
     let token = keys::token(ground.era, created)
         .ok_or_else(|| CallError::Refused("etcd's revision is no token".to_owned()))?;
     Ok(Standing::Leads(Term { token, created, since, ground }))

@@ -2,13 +2,13 @@
 //!
 //! [`super::campaign`] reads it in the same transaction that shows that the candidate leads, and [`super::seal`]
 //! takes the steps. What must stay true: a token is handed out only on a ground that shows its mark open, or no
-//! gateway at all.
+//! gateway at all, not even one that was evicted and may still forward.
+
+use highgate_etcd::fence::Fence;
+use highgate_etcd::{CallError, Outcome, keys};
 
 use super::campaign::read_era;
-use super::client::CallError;
-use super::fence::Fence;
-use super::keys;
-use super::wire::TxnResponse;
+use super::graves::Grave;
 use crate::Token;
 
 /// What a winner finds in etcd beside its own key.
@@ -21,8 +21,10 @@ pub struct Ground {
     pub mark: Option<Vec<u8>>,
     /// The revision that wrote the mark.
     pub mark_changed: i64,
-    /// Gateways serve below this prefix.
+    /// Gateways serve below this prefix, or were evicted and may still forward.
     pub guarded: bool,
+    /// The tombstones of gateways that were evicted.
+    pub graves: Vec<Grave>,
     /// The newest revision, which no token that etcd has issued is above.
     pub revision: i64,
 }
@@ -42,8 +44,9 @@ pub enum Step {
 }
 
 impl Ground {
-    /// From the answers to [`super::seal::questions`], of which the first is at this place.
-    pub(super) fn read(answer: &TxnResponse, place: usize) -> Result<Self, CallError> {
+    /// From the answers to [`super::seal::questions`], of which the first is at this place. Whether an evicted gateway
+    /// may still forward is a matter of time, and for the caller to add.
+    pub(super) fn read(answer: &Outcome, place: usize) -> Result<Self, CallError> {
         let (era, mark) = (answer.found(place), answer.found(place + 1).first());
         Ok(Self {
             era: read_era(era)?,
@@ -51,6 +54,7 @@ impl Ground {
             mark: mark.map(|kv| kv.value.clone()),
             mark_changed: mark.map_or(0, |kv| kv.mod_revision),
             guarded: !answer.found(place + 2).is_empty(),
+            graves: answer.found(place + 3).iter().map(Grave::read).collect(),
             revision: answer.revision(),
         })
     }

@@ -8,9 +8,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use highgate_etcd::KeyValue;
 use tokio::sync::watch;
-
-use super::wire::KeyValue;
 
 /// What a key holds now; None of one that was deleted, or may have been changed.
 type News = Option<Vec<u8>>;

@@ -10,16 +10,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use highgate_etcd::keys::split_candidate;
+use highgate_etcd::{CallError, Client, Compare, Delete, KeyValue, Txn};
 use tokio::runtime::Handle;
 
-use super::client::{CallError, Client};
-use super::keys::split_candidate;
 use super::lease::{Lease, Stage};
 use super::relocate::relocate;
-use super::wire::{
-    Compare, DeleteRangeRequest, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest,
-    LeaseTimeToLiveRequest, TxnRequest,
-};
 
 /// What etcd granted.
 pub(super) struct Granted {
@@ -121,17 +117,13 @@ impl Leases {
         let seconds = asked.as_secs() + u64::from(asked.subsec_nanos() > 0);
         let ttl = i64::try_from(seconds.max(1)).unwrap_or(i64::MAX);
         let sent = Instant::now();
-        let (granted, header) = match self.client.call(LeaseGrantRequest { ttl, id }).await {
-            Ok(answer) => (answer.ttl, answer.header),
-            Err(CallError::LeaseExists) => {
-                let answer = self.client.call(LeaseTimeToLiveRequest { id }).await?;
-                (answer.granted_ttl, answer.header)
-            }
-            Err(error) => return Err(error),
+        let granted = match self.client.grant(id, ttl).await {
+            Err(CallError::LeaseExists) => self.client.granted(id).await?,
+            answer => answer?,
         };
         // etcd raises what is too short for it.
-        let ttl = Duration::from_secs(u64::try_from(granted).unwrap_or(0));
-        Ok(Granted { id, ttl, term: header.map_or(0, |header| header.raft_term), sent })
+        let ttl = Duration::from_secs(u64::try_from(granted.ttl).unwrap_or(0));
+        Ok(Granted { id, ttl, term: granted.term, sent })
     }
 
     /// Extends a lease. False: etcd says that there is none.
@@ -140,9 +132,9 @@ impl Leases {
         let carriers = self.pool().get(&id).map_or_else(|| vec![id], Lease::carriers);
         let (mut alive, mut term) = (true, 0);
         for id in carriers {
-            let answer = self.client.call(LeaseKeepAliveRequest { id }).await?;
+            let answer = self.client.keep_alive(id).await?;
             alive &= answer.ttl > 0;
-            term = term.max(answer.header.map_or(0, |header| header.raft_term));
+            term = term.max(answer.term);
         }
         if self.pool().get_mut(&id).is_some_and(|lease| lease.answered(sent, alive, term)) {
             self.runtime.spawn(relocate(Arc::clone(self), id));
@@ -192,7 +184,7 @@ impl Leases {
     }
 
     /// The candidate's key has to go; at once, and if that fails, later.
-    fn leave(self: &Arc<Self>, id: i64, election: &str, created: Option<i64>) {
+    pub(super) fn leave(self: &Arc<Self>, id: i64, election: &str, created: Option<i64>) {
         self.leaving(id, election, created);
         let (leases, election) = (Arc::clone(self), election.to_owned());
         self.runtime.spawn(async move { leases.remove(id, &election, created).await });
@@ -218,8 +210,8 @@ impl Leases {
             Some(created) => Compare::created_before(key, created + 1),
             None => Compare::created_after(key, 0),
         };
-        let delete = DeleteRangeRequest::key(key);
-        self.client.call(TxnRequest::when([is_it]).then(delete)).await.map(drop)
+        let delete = Delete::key(key);
+        self.client.txn(Txn::when([is_it]).then(delete)).await.map(drop)
     }
 
     /// A key on a lease of ours with nobody behind it: a request that arrived after its campaign had ended.
@@ -240,7 +232,7 @@ impl Leases {
     /// What fails runs out by itself.
     pub(super) async fn revoke(&self, carriers: &[i64]) {
         for id in carriers {
-            let _ = self.client.call(LeaseRevokeRequest { id: *id }).await;
+            let _ = self.client.revoke(*id).await;
         }
     }
 

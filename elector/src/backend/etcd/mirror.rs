@@ -10,17 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use highgate_etcd::keys::Keys;
+use highgate_etcd::{CallError, Client, Event, KeyValue, News, Range, Watch, WatchError, prefix_end};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::audience::{Audience, Known, Seen, Turn};
-use super::client::{CallError, Client};
 use super::interest::Interests;
-use super::keys::Keys;
 use super::leases::Leases;
-use super::txn::prefix_end;
-use super::watch::{News, Watch, WatchError};
-use super::wire::{Event, KeyValue, RangeRequest};
 use crate::backend::BackendError;
 
 const PAGE: i64 = 2000;
@@ -153,12 +150,11 @@ impl Mirror {
     /// followed by a new one. While it does not answer nobody knows.
     async fn is_another_etcd(&self) -> bool {
         let before = self.audience().revision();
-        let Ok(answer) = self.client.call(RangeRequest::key(self.era_key.clone())).await else {
+        let Ok(answer) = self.client.range(Range::key(self.era_key.clone())).await else {
             return false;
         };
         let era = answer.kvs.first().map(|kv| (&kv.value[..], kv.mod_revision));
-        let went_back = answer.header.as_ref().is_some_and(|header| header.revision < before);
-        went_back || self.audience().has_missed(era)
+        answer.header.revision < before || self.audience().has_missed(era)
     }
 
     /// Whether etcd had at the picture's revision what the picture shows: then the watch goes on from there.
@@ -190,17 +186,16 @@ impl Mirror {
     /// Reads everything, in pages of one revision, which it returns: this one, or, of 0, the latest.
     async fn read(&self, revision: i64) -> Result<(Vec<KeyValue>, i64), CallError> {
         let mut listed: Vec<KeyValue> = Vec::new();
-        let mut page = RangeRequest {
+        let mut page = Range {
             key: self.first.clone(),
             range_end: self.end.clone(),
             limit: PAGE,
             revision,
-            ..RangeRequest::default()
+            ..Range::default()
         };
         loop {
-            let answer = self.client.call(page.clone()).await?;
-            let revision = answer.header.as_ref().map_or(0, |header| header.revision);
-            page.revision = if page.revision == 0 { revision } else { page.revision };
+            let answer = self.client.range(page.clone()).await?;
+            page.revision = if page.revision == 0 { answer.header.revision } else { page.revision };
             listed.extend(answer.kvs);
             match listed.last() {
                 Some(last) if answer.more => page.key = [&last.key[..], b"\0"].concat(),
@@ -212,17 +207,15 @@ impl Mirror {
 
     /// Revision by revision, telling after each: an observer sees every leader there was.
     fn apply(&self, events: &[Event]) {
-        let revision = |event: &Event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
-        for changes in events.chunk_by(|one, other| revision(one) == revision(other)) {
-            let created =
-                changes.iter().filter_map(|event| event.kv.as_ref()).filter(|kv| kv.create_revision > 0);
-            created.for_each(|kv| self.leases.remove_if_orphaned(kv));
+        for changes in events.chunk_by(|one, other| one.kv.mod_revision == other.kv.mod_revision) {
+            let created = changes.iter().filter(|event| event.kv.create_revision > 0);
+            created.for_each(|event| self.leases.remove_if_orphaned(&event.kv));
             if self.audience().apply(changes) {
                 // Eras are begun where etcd was restored or rebuilt: then what was told before is not how it is.
                 self.interests.tell_all();
                 self.resync();
             }
-            changes.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.interests.tell(kv));
+            changes.iter().for_each(|event| self.interests.tell(&event.kv));
         }
     }
 

@@ -1,16 +1,15 @@
 //! The run-once ledger: one key per run, changed only while the asking leader's own key lives.
 //!
-//! The value is a line of JSON: `{"state":"running","holder":…,"token":…,"at":…}`, or `completed`. What must stay true: a deposed leader changes nothing, what is completed stays so, and a step whose
+//! The value is a line of JSON: `{"state":"running","holder":…,"token":…,"at":…}`, or `completed`. What must stay true: a deposed leader changes nothing, nor one of an era before, what is completed stays so, and a step whose
 //! answer got lost can be taken again.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use highgate_etcd::keys::{Keys, revision};
+use highgate_etcd::{CallError, Client, Compare, Put, Range, Txn};
 use serde_json::{Value, json};
 
 use super::Core;
-use super::client::{CallError, Client};
-use super::keys::Keys;
-use super::wire::{Compare, PutRequest, RangeRequest, TxnRequest};
 use crate::backend::{Grant, OnceError, OnceState, OnceStep};
 use crate::{Token, timestamp};
 
@@ -64,9 +63,10 @@ impl Entry {
 /// What the ledger holds of a key.
 enum Found {
     Completed(Entry),
-    /// Nothing, or a run that has not completed; and when that was written.
+    /// Nothing, or a run that has not completed; when that was written, and when the era was that it was read in.
     Open {
         changed: i64,
+        era_changed: i64,
     },
 }
 
@@ -103,16 +103,21 @@ pub async fn step(
 ) -> Result<Entry, StepError> {
     let ledger_key = keys.once(&grant.resource, key);
     loop {
-        let changed = match read(client, keys, grant, &ledger_key).await? {
+        let (changed, era_changed) = match read(client, keys, grant, &ledger_key).await? {
             Found::Completed(entry) => return Ok(entry),
-            Found::Open { changed } => changed,
+            Found::Open { changed, era_changed } => (changed, era_changed),
         };
         let entry = Entry::of(grant, step);
-        let write =
-            TxnRequest::when([leads(keys, grant)?, Compare::changed_at(ledger_key.as_str(), changed)])
-                .then(PutRequest::new(ledger_key.as_str(), entry.write()))
-                .or_else(RangeRequest::key(ledger_key.as_str()));
-        let answer = client.call(write).await?;
+        // The key of a leader may outlive its era; what it leads by does not.
+        let as_read = [
+            leads(keys, grant)?,
+            Compare::changed_at(ledger_key.as_str(), changed),
+            Compare::changed_at(keys.era(), era_changed),
+        ];
+        let write = Txn::when(as_read)
+            .then(Put::new(ledger_key.as_str(), entry.write()))
+            .or_else(Range::key(ledger_key.as_str()));
+        let answer = client.txn(write).await?;
         // The write of this very step, sent twice, finds itself.
         let found = answer.found(0).first().and_then(|kv| Entry::parse(&kv.value));
         if answer.succeeded || found.as_ref() == Some(&entry) {
@@ -123,28 +128,29 @@ pub async fn step(
 
 /// What the ledger says, to a leader.
 async fn read(client: &Client, keys: &Keys, grant: &Grant, ledger_key: &str) -> Result<Found, StepError> {
-    let ask = TxnRequest::when([leads(keys, grant)?])
-        .then(RangeRequest::key(ledger_key))
-        .then(RangeRequest::key(keys.era()))
-        .or_else(RangeRequest::key(keys.era()));
-    let answer = client.call(ask).await?;
+    let ask = Txn::when([leads(keys, grant)?])
+        .then(Range::key(ledger_key))
+        .then(Range::key(keys.era()))
+        .or_else(Range::key(keys.era()));
+    let answer = client.txn(ask).await?;
     let era = super::campaign::read_era(answer.found(1))?;
     if !answer.succeeded || era != grant.token.era() {
         return Err(StepError::Deposed);
     }
-    let Some(kv) = answer.found(0).first() else { return Ok(Found::Open { changed: 0 }) };
+    let era_changed = answer.found(1).first().map_or(0, |kv| kv.mod_revision);
+    let Some(kv) = answer.found(0).first() else { return Ok(Found::Open { changed: 0, era_changed }) };
     let entry = Entry::parse(&kv.value)
         .ok_or_else(|| CallError::Refused(format!("{ledger_key} holds no ledger entry")))?;
     Ok(match entry.completed {
         true => Found::Completed(entry),
-        false => Found::Open { changed: kv.mod_revision },
+        false => Found::Open { changed: kv.mod_revision, era_changed },
     })
 }
 
 /// None of a lease that etcd cannot have given leads.
 fn leads(keys: &Keys, grant: &Grant) -> Result<Compare, StepError> {
     let lease = i64::from_str_radix(&grant.lease, 16).map_err(|_| StepError::Deposed)?;
-    Ok(Compare::created_at(keys.candidate(&grant.resource, lease), super::keys::revision(grant.token)))
+    Ok(Compare::created_at(keys.candidate(&grant.resource, lease), revision(grant.token)))
 }
 
 /// The wall clock in the milliseconds that are written, so that what is read back is the same.

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::keys::{self, Keys, split_candidate};
-use super::wire::{Event, EventKind, KeyValue};
+use highgate_etcd::candidate::CandidateValue;
+use highgate_etcd::keys::{self, Keys, election_of};
+use highgate_etcd::{Event, EventKind, KeyValue};
+
 use crate::backend::Leader;
 
 /// All lines, at one revision.
@@ -18,17 +20,14 @@ pub(super) struct Queues {
     era_key: Vec<u8>,
     /// Below which the candidates are; what else is told of passes by.
     below: Vec<u8>,
-    /// By election (the key up to its last slash), then by create revision: the first one leads.
-    elections: HashMap<String, BTreeMap<i64, Candidate>>,
+    /// By election (the prefix of its candidates), then by create revision and key: the first one leads.
+    elections: HashMap<String, BTreeMap<(i64, Vec<u8>), Holder>>,
     /// The create revision of every candidate, by its key.
     created: HashMap<Vec<u8>, i64>,
 }
 
-#[derive(PartialEq, Eq)]
-struct Candidate {
-    key: Vec<u8>,
-    holder: String,
-}
+/// What a candidate calls itself.
+type Holder = String;
 
 /// What a change did to the lines.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,9 +65,11 @@ impl Queues {
     }
 
     pub(super) fn apply(&mut self, event: &Event) -> Changed {
-        let Some(kv) = &event.kv else { return Changed::Nothing };
-        self.revision = self.revision.max(kv.mod_revision);
-        if event.kind == i32::from(EventKind::Delete) { self.delete(&kv.key) } else { self.put(kv) }
+        self.revision = self.revision.max(event.kv.mod_revision);
+        match event.kind {
+            EventKind::Delete => self.delete(&event.kv.key),
+            EventKind::Put => self.put(&event.kv),
+        }
     }
 
     /// When the candidate with this key was created, if it stands in line.
@@ -78,8 +79,8 @@ impl Queues {
 
     /// The key and create revision of whoever is first.
     pub(super) fn head(&self, election: &str) -> Option<(&[u8], i64)> {
-        let (created, candidate) = self.elections.get(election)?.first_key_value()?;
-        Some((&candidate.key, *created))
+        let ((created, key), _) = self.elections.get(election)?.first_key_value()?;
+        Some((key, *created))
     }
 
     /// Whether an era that was written at a revision that is in the picture is not the one in the picture.
@@ -89,9 +90,9 @@ impl Queues {
     }
 
     pub(super) fn leader(&self, election: &str) -> Option<Leader> {
-        let (created, candidate) = self.elections.get(election)?.first_key_value()?;
+        let ((created, _), holder) = self.elections.get(election)?.first_key_value()?;
         let token = keys::token(self.era, *created)?;
-        Some(Leader { holder: candidate.holder.clone(), token })
+        Some(Leader { holder: holder.clone(), token })
     }
 
     fn put(&mut self, kv: &KeyValue) -> Changed {
@@ -99,17 +100,16 @@ impl Queues {
             self.era = era(&kv.value).unwrap_or(self.era);
             return Changed::Era;
         }
-        let Some(election) = self.election(&kv.key) else { return Changed::Nothing };
-        let candidate =
-            Candidate { key: kv.key.clone(), holder: String::from_utf8_lossy(&kv.value).into_owned() };
+        let Some(election) = election_of(&self.below, &kv.key) else { return Changed::Nothing };
+        let holder = CandidateValue::decode(&kv.value).holder;
+        if self.created(&kv.key).is_some_and(|created| created != kv.create_revision) {
+            // It was created anew, and has left its place: whether or not that was told.
+            self.delete(&kv.key);
+        }
         self.created.insert(kv.key.clone(), kv.create_revision);
-        self.elections.entry(election.to_owned()).or_default().insert(kv.create_revision, candidate);
+        let line = self.elections.entry(election.to_owned()).or_default();
+        line.insert((kv.create_revision, kv.key.clone()), holder);
         Changed::Election(election.to_owned())
-    }
-
-    /// None of a key that is no candidate's.
-    fn election<'a>(&self, key: &'a [u8]) -> Option<&'a str> {
-        key.starts_with(&self.below).then(|| split_candidate(key).map(|(election, _)| election))?
     }
 
     fn delete(&mut self, key: &[u8]) -> Changed {
@@ -117,11 +117,12 @@ impl Queues {
             self.era = 0;
             return Changed::Era;
         }
-        let (Some(election), Some(created)) = (self.election(key), self.created.remove(key)) else {
+        let (Some(election), Some(created)) = (election_of(&self.below, key), self.created.remove(key))
+        else {
             return Changed::Nothing;
         };
         if let Some(line) = self.elections.get_mut(election) {
-            line.remove(&created);
+            line.remove(&(created, key.to_vec()));
             if line.is_empty() {
                 self.elections.remove(election);
             }
@@ -137,6 +138,8 @@ pub(super) fn era(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn kv(key: &str, value: &str, create_revision: i64, mod_revision: i64) -> KeyValue {
@@ -150,11 +153,11 @@ mod tests {
     }
 
     fn put(key: &str, value: &str, revision: i64) -> Event {
-        Event { kind: EventKind::Put.into(), kv: Some(kv(key, value, revision, revision)) }
+        Event { kind: EventKind::Put, kv: kv(key, value, revision, revision) }
     }
 
     fn delete(key: &str, revision: i64) -> Event {
-        Event { kind: EventKind::Delete.into(), kv: Some(kv(key, "", 0, revision)) }
+        Event { kind: EventKind::Delete, kv: kv(key, "", 0, revision) }
     }
 
     fn leader(queues: &Queues, election: &str) -> Option<(String, u64)> {
@@ -227,8 +230,49 @@ mod tests {
     fn a_leader_that_renames_itself_keeps_its_token() {
         let mut queues = Queues::new(&Keys::new("/p"));
         queues.apply(&put("/p/e/a/1", "me", 3));
-        let renamed = Event { kind: 0, kv: Some(kv("/p/e/a/1", "me, too", 3, 4)) };
+        let renamed = Event { kind: EventKind::Put, kv: kv("/p/e/a/1", "me, too", 3, 4) };
         queues.apply(&renamed);
         assert_eq!(leader(&queues, "/p/e/a/"), Some(("me, too".to_owned(), 3)));
+    }
+
+    /// Of one revision: which keys are put, and which are deleted before that.
+    fn revisions() -> impl Strategy<Value = Vec<Vec<(usize, bool, bool)>>> {
+        let change = (0..KEYS.len(), any::<bool>(), any::<bool>());
+        prop::collection::vec(prop::collection::vec(change, 1..4), 1..40)
+    }
+
+    const KEYS: [&str; 6] = ["/p/e/a/1", "/p/e/a/2", "/p/e/a/by/hand", "/p/e/a/", "/p/e/b/1", "/p/e/b/2"];
+
+    proptest! {
+        #[test]
+        fn the_picture_is_what_a_plain_list_of_keys_says(revisions in revisions()) {
+            let mut queues = Queues::new(&Keys::new("/p"));
+            let mut plain: BTreeMap<&str, i64> = BTreeMap::new();
+            for (changes, revision) in revisions.into_iter().zip(1..) {
+                for (key, deleted, created_anew) in changes {
+                    let key = KEYS[key];
+                    if deleted {
+                        queues.apply(&delete(key, revision));
+                        plain.remove(key);
+                    }
+                    // A change of the value, or a key that is new, even if nobody told that the old one went.
+                    let created = plain.get(key).copied().filter(|_| !created_anew).unwrap_or(revision);
+                    if !deleted || created_anew {
+                        let kv = kv(key, "me", created, revision);
+                        queues.apply(&Event { kind: EventKind::Put, kv });
+                        plain.insert(key, created);
+                    }
+                }
+                for election in ["/p/e/a/", "/p/e/b/"] {
+                    let line = plain.iter().filter(|(key, _)| key.starts_with(election));
+                    let first = line.map(|(key, created)| (*created, *key)).min();
+                    let head = queues.head(election).map(|(key, created)| (created, key));
+                    prop_assert_eq!(head, first.map(|(created, key)| (created, key.as_bytes())));
+                }
+                let listed: Vec<_> =
+                    plain.iter().map(|(key, created)| kv(key, "me", *created, revision)).collect();
+                prop_assert!(queues.is_of(&listed), "as if it had been listed");
+            }
+        }
     }
 }

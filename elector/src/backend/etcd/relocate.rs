@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::CallError;
+use highgate_etcd::{CallError, Compare, Put, Txn};
+
 use super::leases::{Leases, candidate};
-use super::wire::{Compare, LeaseKeepAliveRequest, PutRequest, TxnRequest};
 
 /// etcd takes 128 operations in a transaction by default.
 const KEYS_PER_MOVE: usize = 100;
@@ -36,7 +36,7 @@ async fn move_to(leases: &Leases, name: i64, carrier: i64) -> bool {
     let begun = leases.pool().get_mut(&name).map(|lease| (lease.begin_move(carrier), lease.moving_from()));
     let (keys, from) = begun.unwrap_or_default();
     // Who was renewed before this counts on the lease that it leaves: the carrier has to last as long.
-    let extended = leases.client().call(LeaseKeepAliveRequest { id: carrier }).await;
+    let extended = leases.client().keep_alive(carrier).await;
     if !extended.is_ok_and(|answer| answer.ttl > 0) {
         return false;
     }
@@ -64,17 +64,12 @@ async fn move_keys(
     (from, carrier): (i64, i64),
     keys: &[(String, i64)],
 ) -> Result<(), CallError> {
-    let mut all = TxnRequest::default();
+    let mut all = Txn::default();
     for (election, created) in keys {
         let key = candidate(election, name);
-        let put = PutRequest {
-            key: key.clone().into(),
-            lease: carrier,
-            ignore_value: true,
-            ..PutRequest::default()
-        };
+        let put = Put { key: key.clone().into(), lease: carrier, keep_value: true, ..Put::default() };
         let compares = [Compare::created_at(key.as_str(), *created), Compare::on_lease(key, from)];
-        all = all.then(TxnRequest::when(compares).then(put));
+        all = all.then(Txn::when(compares).then(put));
     }
-    leases.client().call(all).await.map(drop)
+    leases.client().txn(all).await.map(drop)
 }

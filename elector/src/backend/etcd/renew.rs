@@ -3,19 +3,19 @@
 //! For every lease one keep-alive, which extends it, and for every hundred keys on it one transaction that only
 //! compares and reads, which proves by etcd's log that the leaderships were still there after the call began. The
 //! keep-alive alone proves nothing: a stopped etcd leader that wakes up answers it, too. What must stay true: only
-//! that transaction, or this process that takes the key itself, can say that a leadership is over.
+//! that transaction, or this process that takes the key itself, can say that a leadership is over; and a key whose
+//! leadership ended with its era goes, or everybody would wait behind it, its own process included.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use highgate_etcd::{CallError, Compare, Range, Txn, keys};
 use tokio::task::JoinSet;
 
+use super::Core;
 use super::campaign::read_era;
-use super::client::CallError;
 use super::leases::candidate;
-use super::wire::{Compare, RangeRequest, TxnRequest};
-use super::{Core, keys};
 use crate::Token;
 use crate::backend::{Grant, RenewError};
 
@@ -28,6 +28,15 @@ struct Held {
     place: usize,
     election: String,
     token: Token,
+}
+
+/// What etcd says of a leadership.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Leads,
+    /// Its key lives, but its token is of an era before: nothing passes it any more.
+    Outlived,
+    Gone,
 }
 
 /// What one request found out about the leaderships that it was about.
@@ -59,15 +68,18 @@ async fn renew_lease(core: Arc<Core>, lease: i64, held: Vec<Held>) -> Answers {
     for some in held.chunks(KEYS_PER_CHECK) {
         let (core, some) = (Arc::clone(&core), some.to_vec());
         checks.spawn(async move {
-            let living = check(&core, lease, &some).await;
-            (some, living)
+            let found = check(&core, lease, &some).await;
+            (some, found)
         });
     }
     let (alive, checked) = tokio::join!(core.leases.keep_alive(lease), checks.join_all());
     let mut answers = Vec::with_capacity(held.len());
-    for (some, living) in checked {
+    for (some, found) in checked {
         for held in some {
-            let mut result = judge(&core, &alive, &living, &held);
+            let mut result = judge(&core, &alive, &found, &held);
+            if found.as_ref().is_ok_and(|found| found.get(&held.place) == Some(&Found::Outlived)) {
+                core.leases.leave(lease, &held.election, Some(keys::revision(held.token)));
+            }
             // The keeper takes the key of who was granted it longer ago than its ttl, be it renewed meanwhile.
             if result.is_ok() && !core.leases.renewed(lease, &held.election, since) {
                 result = Err(RenewError::Gone);
@@ -81,12 +93,12 @@ async fn renew_lease(core: Arc<Core>, lease: i64, held: Vec<Held>) -> Answers {
 fn judge(
     core: &Core,
     alive: &Result<bool, CallError>,
-    living: &Result<HashSet<usize>, CallError>,
+    found: &Result<HashMap<usize, Found>, CallError>,
     held: &Held,
 ) -> Result<(), RenewError> {
-    match (living, alive) {
+    match (found, alive) {
         (Err(error), _) => Err(RenewError::Failed(core.fail(error))),
-        (Ok(living), _) if !living.contains(&held.place) => Err(RenewError::Gone),
+        (Ok(found), _) if found.get(&held.place) != Some(&Found::Leads) => Err(RenewError::Gone),
         (Ok(_), Ok(true)) => Ok(()),
         // The key lives, so the lease does: a member of the cluster that is behind has answered.
         (Ok(_), Ok(false)) => Err(RenewError::Failed(core.fail(&CallError::LeaseNotFound))),
@@ -94,23 +106,28 @@ fn judge(
     }
 }
 
-/// Which of these still lead. One read with etcd's consent, of up to a hundred keys.
-async fn check(core: &Core, lease: i64, held: &[Held]) -> Result<HashSet<usize>, CallError> {
+/// What became of these. One read with etcd's consent, of up to a hundred keys.
+async fn check(core: &Core, lease: i64, held: &[Held]) -> Result<HashMap<usize, Found>, CallError> {
     let key = |held: &Held| candidate(&held.election, lease);
     let all_live: Vec<Compare> =
         held.iter().map(|held| Compare::created_at(key(held), keys::revision(held.token))).collect();
     // A transaction without any read would be answered from the node's own memory, however old.
-    let era = RangeRequest::key(core.keys.era());
-    let mut request = TxnRequest::when(all_live).then(era.clone()).or_else(era);
+    let era = Range::key(core.keys.era());
+    let mut request = Txn::when(all_live).then(era.clone()).or_else(era);
     for held in held {
-        request = request.or_else(RangeRequest { keys_only: true, ..RangeRequest::key(key(held)) });
+        request = request.or_else(Range { keys_only: true, ..Range::key(key(held)) });
     }
-    let answer = core.client.call(request).await?;
+    let answer = core.client.txn(request).await?;
     let era = read_era(answer.found(0))?;
     let created = |at: usize| answer.found(at + 1).first().map(|kv| kv.create_revision);
-    let leads = |at: usize, held: &Held| {
+    let found = |(at, held): (usize, &Held)| {
         let lives = answer.succeeded || created(at) == Some(keys::revision(held.token));
-        lives && held.token.era() == era
+        let found = match lives {
+            true if held.token.era() == era => Found::Leads,
+            true => Found::Outlived,
+            false => Found::Gone,
+        };
+        (held.place, found)
     };
-    Ok(held.iter().enumerate().filter(|(at, held)| leads(*at, held)).map(|(_, held)| held.place).collect())
+    Ok(held.iter().enumerate().map(found).collect())
 }

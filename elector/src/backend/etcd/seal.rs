@@ -3,20 +3,22 @@
 //! A winner raises the mark of its resource, with the proof that it leads in the same transaction, and waits until
 //! the gateways have opened it: every request of lower tokens has then ended. The campaign calls this before it
 //! returns. What must stay true: a token is handed out only by a look at etcd that found the candidate leading and
-//! its mark open, or no gateway at all; and a wait costs a request when the mark changes, not while it does not.
+//! its mark open, or no gateway at all, neither one that serves nor one that was evicted and may still forward; and a
+//! wait costs a request when the mark changes, not while it does not.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use highgate_etcd::fence::Fence;
+use highgate_etcd::{CallError, Compare, Put, Range, Txn};
 use tokio::time::sleep;
 
 use super::Core;
 use super::campaign::{Standing, Term, confirm};
-use super::client::CallError;
-use super::fence::Fence;
+use super::graves::{Grave, Graves};
 use super::ground::{Ground, Step, is_shut};
 use super::interest::Interest;
 use super::leases::Seat;
-use super::wire::{Compare, PutRequest, RangeRequest, TxnRequest};
 use crate::backend::BackendError;
 use crate::{Resource, Token};
 
@@ -25,24 +27,30 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How often those who wait look whether there are still gateways to wait for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Whether gateways serve, asked rarely on behalf of all who wait.
+/// Whether there are gateways to wait for, asked rarely on behalf of all who wait.
 #[derive(Default)]
 pub(super) struct Gateways {
     seen: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    graves: Mutex<Graves>,
 }
 
 /// What [`Ground::read`] understands. Without sealing, the era only.
-pub(super) fn questions(core: &Core, resource: &Resource) -> Vec<RangeRequest> {
-    let mut questions = vec![RangeRequest::key(core.keys.era())];
+pub(super) fn questions(core: &Core, resource: &Resource) -> Vec<Range> {
+    let mut questions = vec![Range::key(core.keys.era())];
     if core.sealed {
-        questions.push(RangeRequest::key(core.keys.fence(resource)));
+        questions.push(Range::key(core.keys.fence(resource)));
         questions.push(any_member(core));
+        questions.push(tombstones(core));
     }
     questions
 }
 
-fn any_member(core: &Core) -> RangeRequest {
-    RangeRequest::below(core.keys.members()).limit(1).keys_only()
+fn any_member(core: &Core) -> Range {
+    Range::below(core.keys.members()).limit(1).keys_only()
+}
+
+fn tombstones(core: &Core) -> Range {
+    Range::below(core.keys.tombstones())
 }
 
 /// Takes a candidate that leads to where the gateways pass it. What it stands at when it does not get there is for
@@ -101,10 +109,8 @@ async fn raise(
     let mut compares = Compare::issued(keys, resource, seat.key(), term.created).to_vec();
     compares.push(Compare::changed_at(fence.as_str(), term.ground.mark_changed));
     compares.push(Compare::changed_at(keys.era(), term.ground.era_changed));
-    let raise = TxnRequest::when(compares)
-        .then(PutRequest::new(fence, mark.encode()))
-        .then(PutRequest::new(keys.seq(), ""));
-    match core.client.call(raise).await {
+    let raise = Txn::when(compares).then(Put::new(fence, mark.encode())).then(Put::new(keys.seq(), ""));
+    match core.client.txn(raise).await {
         Ok(answer) => Ok(answer.succeeded),
         Err(CallError::Unavailable(_)) => Ok(false),
         Err(error) => Err(core.fail(&error)),
@@ -158,6 +164,12 @@ impl News {
 }
 
 impl Gateways {
+    /// Whether the gateway of one of these tombstones, of an answer that was just received, may still forward.
+    pub(super) fn may_forward(&self, graves: &[Grave]) -> bool {
+        let mut known = self.graves.lock().expect("nothing panics while it holds this lock");
+        known.may_forward(Instant::now(), graves)
+    }
+
     /// While etcd does not answer there may be some.
     async fn any(&self, core: &Core) -> bool {
         let mut seen = self.seen.lock().await;
@@ -166,7 +178,11 @@ impl Gateways {
         {
             return any;
         }
-        let any = core.client.call(any_member(core)).await.map_or(true, |answer| !answer.kvs.is_empty());
+        let ask = Txn::default().then(any_member(core)).then(tombstones(core));
+        let any = core.client.txn(ask).await.map_or(true, |answer| {
+            let graves: Vec<Grave> = answer.found(1).iter().map(Grave::read).collect();
+            !answer.found(0).is_empty() || self.may_forward(&graves)
+        });
         *seen = Some((Instant::now(), any));
         any
     }

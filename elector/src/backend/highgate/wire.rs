@@ -1,4 +1,4 @@
-//! A tiny HTTP/1.1 client for a gateway's elections.
+//! A tiny HTTP/1.1 client for one gateway's elections.
 //!
 //! Calls that may safely be sent twice (everything but a campaign) share a few kept connections; a campaign and a
 //! stream have one of their own, driven by their own future, so that dropping it closes the connection.
@@ -17,11 +17,14 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::backend::BackendError;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+/// How often it is looked whether a gateway has ended, and how long after one another.
+const LOOKS: u32 = 10;
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// An answer of the gateway is some hundred bytes.
 const LARGEST_ANSWER: usize = 64 * 1024;
 const MOST_KEPT: usize = 32;
@@ -44,10 +47,9 @@ pub(super) struct Answer {
 
 impl Wire {
     pub(super) fn new(address: &str, secret: Option<&str>) -> Result<Self, String> {
-        let address = address.strip_suffix('/').unwrap_or(address);
         let authority: Authority = address.parse().map_err(|_| "it names no host and port".to_owned())?;
         if authority.port_u16().is_none() || authority.host().is_empty() || address.contains('@') {
-            return Err("it has to be a host and a port, like highgate://127.0.0.1:9901".to_owned());
+            return Err("each gateway is a host and a port, like highgate://127.0.0.1:9901".to_owned());
         }
         let header = |secret| {
             let mut value = HeaderValue::try_from(format!("Bearer {secret}")).map_err(|_| {
@@ -74,23 +76,40 @@ impl Wire {
         sent.await.unwrap_or_else(|_| Err(self.unavailable("no answer in time")))
     }
 
-    /// A request that waits, on a connection of its own.
-    pub(super) async fn wait(
-        &self,
-        path: &str,
-        body: &Value,
-        limit: Duration,
-    ) -> Result<Answer, BackendError> {
-        let waited = timeout(limit, async {
-            let (mut sender, connection) = self.connect().await?;
-            let request = self.request(Method::POST, path, Some(body));
-            let answered = async {
-                let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
-                self.read(response).await
-            };
-            Link(Some(connection)).drive(answered).await
+    /// A request that waits for as long as the gateway lets it, on a connection of its own.
+    pub(super) async fn wait(&self, path: &str, body: &Value) -> Result<Answer, BackendError> {
+        let (mut sender, connection) = self.connect().await?;
+        let request = self.request(Method::POST, path, Some(body));
+        let answered = async {
+            let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
+            self.read(response).await
+        };
+        Link(Some(connection)).drive(answered).await
+    }
+
+    /// Whether nobody listens there any more, so that the gateway's process has ended.
+    pub(super) async fn is_gone(&self) -> bool {
+        for _ in 0..LOOKS {
+            let connected = timeout(CONNECT_LIMIT, TcpStream::connect(self.address.as_str())).await;
+            if matches!(&connected, Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused) {
+                return true;
+            }
+            if connected.is_err() || self.open("/healthz").await.is_ok() {
+                return false;
+            }
+            // A process that ends closes its connections first and its port after that.
+            sleep(LOOK_AGAIN).await;
+        }
+        false
+    }
+
+    /// Whether the gateway takes part now; one that does not answer does not.
+    pub(super) async fn is_ready(&self) -> bool {
+        let asked = timeout(CONNECT_LIMIT, async {
+            let (response, mut link) = self.open("/readyz").await?;
+            link.drive(self.read(response)).await
         });
-        waited.await.unwrap_or_else(|_| Err(self.unavailable("no answer in time")))
+        matches!(asked.await, Ok(Ok(answer)) if answer.status == StatusCode::OK)
     }
 
     /// A stream, and the connection that has to be driven for it to go on.
@@ -153,11 +172,7 @@ impl Wire {
             Some(detail) => format!("{}: {detail}", answer.status),
             None => answer.status.to_string(),
         };
-        match answer.status {
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => self.unavailable(&detail),
-            status if status.is_server_error() => self.unavailable(&detail),
-            _ => self.refused(&detail),
-        }
+        if answer.is_unavailable() { self.unavailable(&detail) } else { self.refused(&detail) }
     }
 
     pub(super) fn unavailable(&self, detail: &str) -> BackendError {
@@ -172,8 +187,12 @@ impl Wire {
         self.unavailable(&error.to_string())
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("highgate://{}", self.address)
+    }
+
+    pub(super) fn is_to(&self, other: &Self) -> bool {
+        self.address == other.address
     }
 
     fn take(&self) -> Option<Sender> {
@@ -187,6 +206,14 @@ impl Wire {
         if kept.len() < MOST_KEPT {
             kept.push(sender);
         }
+    }
+}
+
+impl Answer {
+    /// Whether it may be another one later, or from another gateway.
+    pub(super) fn is_unavailable(&self) -> bool {
+        let later = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+        self.status.is_server_error() || later.contains(&self.status)
     }
 }
 

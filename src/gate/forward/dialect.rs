@@ -1,0 +1,94 @@
+//! What is spoken on a line: HTTP/1.1 or HTTP/2, driven and asked alike.
+//!
+//! The pool checks lines out and in, and flights send, drive and reset them; neither has to know which of the two it is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Context;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+
+use super::body::{Passage, Upload};
+use super::http2::Http2;
+use super::pool::ConnectError;
+use super::wire::{Loan, Wire};
+use crate::config::UpstreamProtocol;
+
+/// A response head that is waited for.
+pub(super) type Responding =
+    Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>>>;
+
+#[expect(clippy::large_enum_variant, reason = "it lives in the box of its line")]
+pub(super) enum Dialect {
+    Http1 {
+        send: SendRequest<Upload>,
+        /// None once it has ended: dropping it makes hyper hand back what it has not sent.
+        connection: Option<Connection<TokioIo<Wire>, Upload>>,
+    },
+    Http2(Http2),
+}
+
+impl Dialect {
+    pub(super) async fn start(
+        protocol: UpstreamProtocol,
+        wire: Wire,
+        loan: Rc<Loan>,
+    ) -> Result<Self, ConnectError> {
+        match protocol {
+            UpstreamProtocol::Http1 => {
+                let handshake = http1::Builder::new().handshake(TokioIo::new(wire));
+                let (send, connection) = handshake.await.map_err(ConnectError::Handshake)?;
+                Ok(Self::Http1 { send, connection: Some(connection) })
+            }
+            UpstreamProtocol::H2 => Http2::start(wire, loan).await.map(Self::Http2),
+        }
+    }
+
+    /// A request is about to be sent; `passage` is told how far it has come.
+    pub(super) fn begin(&self, passage: &Passage) {
+        if let Self::Http2(line) = self {
+            line.seen.begin();
+            passage.leaves_in_frames();
+        }
+    }
+
+    pub(super) fn send(&mut self, request: Request<Upload>) -> Responding {
+        match self {
+            Self::Http1 { send, .. } => Box::pin(send.try_send_request(request)),
+            Self::Http2(line) => Box::pin(line.send.try_send_request(request)),
+        }
+    }
+
+    /// Moves bytes in both directions.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Self::Http1 { connection, .. } => {
+                if connection.as_mut().is_some_and(|connection| Pin::new(connection).poll(cx).is_ready()) {
+                    *connection = None;
+                }
+            }
+            Self::Http2(line) => line.drive(cx),
+        }
+    }
+
+    /// Whether the next request may go out on it, as far as this side has heard.
+    pub(super) fn is_usable(&self) -> bool {
+        match self {
+            Self::Http1 { send, connection } => connection.is_some() && send.is_ready(),
+            Self::Http2(line) => line.is_usable(),
+        }
+    }
+
+    /// Whether a request that got no response has had no effect for certain.
+    pub(super) fn is_unprocessed(&self) -> bool {
+        match self {
+            Self::Http1 { .. } => false,
+            Self::Http2(line) => line.seen.is_unprocessed(),
+        }
+    }
+}
