@@ -40,6 +40,8 @@ pub(super) struct Seen {
     greeted: Cell<bool>,
     /// The stream of the request; 0 until its head has left.
     stream: Cell<u32>,
+    /// A write has failed. TLS takes bytes and sends some of them before it fails, so no frame tells how far they came.
+    failed: Cell<bool>,
     /// The head that is leaving in several frames is the end of the request.
     ends_with_head: Cell<bool>,
     /// The upstream has begun to answer.
@@ -62,7 +64,7 @@ impl Seen {
 
     /// Whether the request has had no effect for certain: its head never left, or the upstream says so.
     pub(super) fn is_unprocessed(&self) -> bool {
-        self.stream.get() == 0 || self.refused.get()
+        (self.stream.get() == 0 && !self.failed.get()) || self.refused.get()
     }
 
     /// A frame has left. True if the request has with it.
@@ -195,6 +197,12 @@ impl<S> Followed<S> {
         Self { io, out: Direction::out(), back: Direction::default(), seen, loan }
     }
 
+    /// Remembers that a write failed: what it was given may have left in part.
+    fn note_failure<T>(&self, written: io::Result<T>) -> io::Result<T> {
+        self.seen.failed.set(self.seen.failed.get() || written.is_err());
+        written
+    }
+
     fn left(&mut self, bytes: &[u8]) {
         self.out.follow(bytes, |frame| {
             if self.seen.left(frame) {
@@ -207,7 +215,8 @@ impl<S> Followed<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Followed<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let count = ready!(Pin::new(&mut this.io).poll_write(cx, bytes))?;
+        let written = ready!(Pin::new(&mut this.io).poll_write(cx, bytes));
+        let count = this.note_failure(written)?;
         this.left(&bytes[..count]);
         Poll::Ready(Ok(count))
     }
@@ -218,7 +227,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Followed<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let count = ready!(Pin::new(&mut this.io).poll_write_vectored(cx, slices))?;
+        let written = ready!(Pin::new(&mut this.io).poll_write_vectored(cx, slices));
+        let count = this.note_failure(written)?;
         let mut rest = count;
         for slice in slices {
             let taken = rest.min(slice.len());
@@ -233,7 +243,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Followed<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+        let this = self.get_mut();
+        let flushed = ready!(Pin::new(&mut this.io).poll_flush(cx));
+        Poll::Ready(this.note_failure(flushed))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -353,6 +365,21 @@ mod tests {
         Direction::default().follow(&frame(HEADERS, END_HEADERS, 3, b"head"), |frame| {
             seen.left(frame);
         });
+        assert!(!seen.is_unprocessed());
+    }
+
+    /// TLS that took a head, sent one record of it and failed at the next: how much has left nobody knows.
+    #[tokio::test]
+    async fn a_head_whose_write_failed_may_have_left() {
+        use tokio::io::AsyncWriteExt;
+        let seen = Rc::new(Seen::default());
+        let (io, peer) = tokio::io::duplex(64);
+        let loan = Loan::new(std::sync::Arc::new(crate::ledger::validity::Validity::always()));
+        let mut followed = Followed::new(io, seen.clone(), loan);
+        seen.begin();
+        assert!(seen.is_unprocessed(), "nothing was written yet");
+        drop(peer);
+        followed.write_all(&[0; 100]).await.unwrap_err();
         assert!(!seen.is_unprocessed());
     }
 
