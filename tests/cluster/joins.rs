@@ -8,6 +8,7 @@ use highgate_etcd::{Client, Put, Txn};
 use rustix::process::Signal;
 
 use crate::support::etcd::PREFIX;
+use crate::support::gateway::Gateway;
 use crate::support::load::{Choice, Load};
 use crate::support::{Trial, eventually, quantiles, trial};
 
@@ -144,14 +145,24 @@ fn a_gateway_joins_among_candidates_with_large_values() {
 #[test]
 fn an_etcd_that_takes_few_operations_at_once_gets_smaller_batches() {
     let name = "an_etcd_that_takes_few_operations_at_once_gets_smaller_batches";
-    let Some(trial) = trial(name).etcd_flags(&["--max-txn-ops", "16"]).start() else { return };
-    let raises: Vec<_> =
-        (0..60).map(|number| trial.gateways[0].write(&format!("many/{number}"), 7).begin()).collect();
+    let limited = trial(name).etcd_flags(&["--max-txn-ops", "16"]).validity(Duration::from_secs(8));
+    let Some(trial) = limited.start() else { return };
+    let gateway = &trial.gateways[0];
+    // While etcd says nothing, all the raises come together; otherwise they may go out in fours and fives.
+    trial.etcd().signal_all(Signal::STOP);
+    let raises: Vec<_> = (0..60).map(|number| gateway.write(&format!("many/{number}"), 7).begin()).collect();
+    eventually("all requests have come", || connections(gateway) >= raises.len());
+    trial.etcd().signal_all(Signal::CONT);
     for raise in raises {
         let outcome = raise.answer();
         assert!(outcome.passed(), "{outcome:?}");
     }
-    let words = trial.gateways[0].words();
-    let shrank = words.matches("fewer operations").count();
+    let shrank = gateway.words().matches("fewer operations").count();
     assert!((1..=4).contains(&shrank), "it learns the size once: {shrank} times");
+}
+
+fn connections(gateway: &Gateway) -> usize {
+    let metrics = gateway.admin("/metrics").text();
+    let line = metrics.lines().find(|line| line.starts_with("highgate_connections"));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
