@@ -37,6 +37,10 @@ pub enum NamesError {
     Away,
     #[error("the store's document of names cannot be read; it was not written by this version of Highgate")]
     Unreadable,
+    #[error(
+        "the document of names has been deleted, and nobody knows any more which marks renamed resources start from; a gateway          that has served with it puts it back when it joins again, and if there is none, `highgate era bump` ends every token          of before"
+    )]
+    Lost,
 }
 
 impl Names {

@@ -123,7 +123,7 @@ async fn judge(
             return Ok(passed);
         }
     };
-    names.check_floor(token)?;
+    names.check_floor(worker, route, &resource, token)?;
     let request = Waiting { worker, route, token, held_since: Cell::new(None) };
     request.to(&resource, &names.aliases).wait_until_open().await?;
     entitled.holds(route, &worker.ledger, token, names.all(&resource))?;
@@ -131,7 +131,7 @@ async fn judge(
     loop {
         if !worker.is_current(&names.table) {
             names = Names::again(worker, &resource, head)?;
-            names.check_floor(token)?;
+            names.check_floor(worker, route, &resource, token)?;
         }
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
         let cells = request.to(&resource, &names.aliases).wait_until_open().await?;
@@ -176,9 +176,23 @@ impl Names {
         std::iter::once(resource).chain(&self.aliases)
     }
 
-    /// A token below the mark that the resource had under another name is stale.
-    fn check_floor(&self, token: Token) -> Result<(), Refusal> {
-        if token.get() < self.floor { Err(Refusal::Stale { mark: self.floor }) } else { Ok(()) }
+    /// A token below the mark that the resource had under another name is stale. The one that was the mark was issued for
+    /// that name, if it was issued at all: while both names counted it passed under the new one as well, and its gate may
+    /// still be open there.
+    fn check_floor(
+        &self,
+        worker: &Worker,
+        route: &Route,
+        resource: &Resource,
+        token: Token,
+    ) -> Result<(), Refusal> {
+        let issued = u64::from(route.tokens == Tokens::Issued);
+        if token.get() >= self.floor + issued {
+            return Ok(());
+        }
+        let marks = self.all(resource).filter_map(|name| worker.ledger.get(name.as_str()));
+        let mark = marks.map(|cell| cell.mark()).max().unwrap_or(0).max(self.floor);
+        Err(if token.get() < mark { Refusal::Stale { mark } } else { Refusal::NotIssued { mark } })
     }
 }
 
@@ -256,6 +270,12 @@ impl Approach<'_> {
     /// Whether any higher token raises the mark.
     fn is_trusted(&self) -> bool {
         self.vouched || self.route.tokens == Tokens::Trusted
+    }
+
+    /// The token was found to pass under another name. That nobody could prove it for this one does not count any more.
+    fn vouch(&mut self) {
+        self.vouched = true;
+        self.asked = false;
     }
 
     /// A token below the mark is stale, whatever else is to be said of it.
@@ -381,7 +401,7 @@ impl Approaches<'_> {
             aliases => {
                 let first = wait_under_every_name(&mut self.first, aliases).await?;
                 for alias in aliases {
-                    alias.vouched = true;
+                    alias.vouch();
                     others.push(alias.wait_until_open().await?);
                 }
                 first
@@ -408,7 +428,7 @@ async fn wait_under_every_name(
     for alias in aliases {
         match alias.wait_until_open().await {
             Ok(_) => {
-                first.vouched = true;
+                first.vouch();
                 return first.wait_until_open().await;
             }
             Err(Refusal::NotIssued { .. }) => {}

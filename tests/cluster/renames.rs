@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
+use crate::support::etcd::PREFIX;
 use crate::support::trial::Builder;
 use crate::support::{A_WHILE, Trial, eventually, stays, trial};
 
@@ -148,4 +150,91 @@ fn a_change_is_taken_back_by_the_gateway_that_has_it() {
     rename(&trial, 1, "ledger", "accounts");
     trial.is_refused_everywhere("ledger", 49, 412, "stale");
     trial.is_kept();
+}
+
+/// Wins an election of the gateways': the token and the lease.
+fn elect(trial: &Trial, gateway: usize, resource: &str) -> (u64, Value) {
+    let wish = json!({"resource": resource, "holder": "job", "ttl_seconds": 60, "wait_seconds": 10});
+    let won = trial.gateways[gateway].post_admin("/v1/elections/campaign", &wish);
+    assert_eq!(won.status, 200, "{won:?}");
+    (won.json()["token"].as_u64().unwrap(), won.json()["lease"].clone())
+}
+
+fn change_is_over(trial: &Trial) {
+    let is_over = |gateway: usize| trial.gateways[gateway].overview()["change_of_names"].is_null();
+    eventually("the change of names is over", || (0..3).all(is_over));
+}
+
+#[test]
+fn an_elected_leader_of_the_old_name_passes_everywhere_until_the_change_is_over_and_nowhere_after_it() {
+    let name =
+        "an_elected_leader_of_the_old_name_passes_everywhere_until_the_change_is_over_and_nowhere_after_it";
+    let Some(trial) = one_name(name).route("tokens", "issued").start() else { return };
+    let record = trial.upstream.record();
+    let (old, lease) = elect(&trial, 0, "ledger");
+    trial.passes_everywhere("ledger", old);
+    let slow = trial.gateways[2].write("ledger", old).held("old").begin();
+    record.sees("the slow write", |entry| entry.gateway == "gateway-2" && entry.effect.is_none());
+    rename(&trial, 0, "ledger", "accounts");
+    trial.passes_everywhere("ledger", old);
+
+    let resigned = json!({"resource": "ledger", "lease": lease});
+    assert_eq!(trial.gateways[1].post_admin("/v1/elections/resign", &resigned).status, 204);
+    eventually("all gateways have heard of it", || {
+        let write = |gateway: usize| trial.gateways[gateway].write("ledger", old).send();
+        (0..3).all(|gateway| write(gateway).is_refused(403, "not-issued"))
+    });
+    trial.upstream.release("old");
+    assert!(slow.answer().passed());
+    change_is_over(&trial);
+    trial.is_refused_everywhere("ledger", old, 403, "not-issued");
+    let (new, _) = elect(&trial, 1, "accounts");
+    trial.passes_everywhere("ledger", new);
+    trial.is_refused_everywhere("ledger", old, 412, "stale");
+    trial.is_kept();
+}
+
+/// Deletes what says which marks renamed resources start from.
+fn delete_names(trial: &Trial) {
+    assert_eq!(trial.etcd().ask(&["del", &format!("{PREFIX}/names")]).trim(), "1");
+}
+
+#[test]
+fn names_that_are_deleted_by_hand_are_put_back_with_the_marks_that_renamed_resources_start_from() {
+    let name = "names_that_are_deleted_by_hand_are_put_back_with_the_marks_that_renamed_resources_start_from";
+    let Some(trial) = one_name(name).start() else { return };
+    trial.raises("ledger", 50);
+    for gateway in 0..3 {
+        rename(&trial, gateway, "ledger", "accounts");
+    }
+    change_is_over(&trial);
+    delete_names(&trial);
+    let key = format!("{PREFIX}/names");
+    eventually("they are back", || !trial.etcd().keys(&key).is_empty());
+    trial.gateways.iter().for_each(|gateway| gateway.becomes_ready());
+    assert!(trial.gateways.iter().any(|gateway| gateway.words().contains("they are put back")));
+    trial.is_refused_everywhere("ledger", 49, 412, "stale");
+    trial.passes_everywhere("ledger", 50);
+    trial.is_kept();
+}
+
+#[test]
+fn a_gateway_that_finds_marks_and_no_names_serves_only_after_a_new_era() {
+    let name = "a_gateway_that_finds_marks_and_no_names_serves_only_after_a_new_era";
+    let Some(mut trial) = one_name(name).start() else { return };
+    trial.raises("ledger", 50);
+    for gateway in &mut trial.gateways {
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.ends(), 0);
+    }
+    delete_names(&trial);
+    trial.gateways[0].start_again();
+    let says_why = || trial.gateways[0].words().contains("the document of names has been deleted");
+    eventually("it says why it does not serve", says_why);
+    stays("it is not ready", A_WHILE, || !trial.gateways[0].door.says_ready());
+    let bumped = trial.operate(0, &["era", "bump", "--yes"]);
+    assert!(bumped.status.success(), "{bumped:?}");
+    trial.gateways[0].becomes_ready();
+    assert!(trial.gateways[0].write("ledger", 51).send().is_refused(412, "stale"), "of the era before");
+    assert!(trial.gateways[0].write("ledger", (1 << 48) + 1).send().passed());
 }

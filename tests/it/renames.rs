@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     Ask, Client, GateBuilder, Highgate, Origin, Pending, Running, eventually, gateway_to, highgate, origin,
@@ -107,6 +107,42 @@ fn a_request_that_was_claimed_before_the_reload_and_comes_to_the_gate_after_it_i
     change_is_finished(&gate);
 }
 
+/// Wins an election of the gateway's own: the token and the lease.
+fn elect(gate: &Running, resource: &str) -> (u64, Value) {
+    let campaign = json!({"resource": resource, "holder": "a", "ttl_seconds": 30, "wait_seconds": 0});
+    let won = gate.post_admin("/v1/elections/campaign", &campaign);
+    assert_eq!(won.status, 200, "{won:?}");
+    (won.json()["token"].as_u64().unwrap(), won.json()["lease"].clone())
+}
+
+#[test]
+fn who_led_under_the_old_name_and_left_meanwhile_does_not_pass_when_the_change_is_over() {
+    let origin = origin().answering(|request| match request.target() {
+        "/slow" => reply(200).body("slow").held("slow"),
+        _ => reply(200).body("other"),
+    });
+    let origin = origin.start();
+    let gate = one_name(&origin).route("tokens", "issued").start();
+    let (old, lease) = elect(&gate, "ledger");
+    let slow = gate.begin(post("/slow").token(old));
+    origin.receives(1);
+    gate.reload(&gateway_to(&origin).path("/", "books").route("tokens", "issued")).unwrap();
+    gate.ask(&post("/x").token(old)).is_ok();
+    assert_eq!(gate.mark("books"), old, "the new name's gate is open at it as well");
+
+    let resigned = gate.post_admin("/v1/elections/resign", &json!({"resource": "ledger", "lease": lease}));
+    assert_eq!(resigned.status, 204, "{resigned:?}");
+    gate.ask(&post("/x").token(old)).is_refused(403, "not-issued");
+    stays("the change waits", || gate.change_of_names_under_way());
+    origin.release("slow");
+    slow.answer().is_ok();
+    eventually("the change is over", || !gate.change_of_names_under_way());
+    gate.ask(&post("/x").token(old)).is_refused(403, "not-issued");
+    let (new, _) = elect(&gate, "books");
+    gate.ask(&post("/x").token(new)).is_ok();
+    gate.ask(&post("/x").token(old)).is_refused(412, "stale");
+}
+
 #[test]
 fn who_leads_under_the_old_name_goes_on_until_somebody_leads_under_the_new_one() {
     let origin = origin().answering(|request| match request.target() {
@@ -115,12 +151,7 @@ fn who_leads_under_the_old_name_goes_on_until_somebody_leads_under_the_new_one()
     });
     let origin = origin.start();
     let gate = one_name(&origin).route("tokens", "issued").start();
-    let lead = |resource: &str| {
-        let campaign = json!({"resource": resource, "holder": "a", "ttl_seconds": 30, "wait_seconds": 0});
-        let won = gate.post_admin("/v1/elections/campaign", &campaign);
-        assert_eq!(won.status, 200, "{won:?}");
-        won.json()["token"].as_u64().unwrap()
-    };
+    let lead = |resource: &str| elect(&gate, resource).0;
     let old = lead("ledger");
     let slow = gate.begin(post("/slow").token(old));
     origin.receives(1);

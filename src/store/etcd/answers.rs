@@ -150,7 +150,6 @@ impl Driver {
             joined_at: Instant::now(),
         };
         self.stage = Stage::Inside(Box::new(session));
-        self.has_served = true;
         self.take_names(named_at, names);
         self.note_all_holders();
         self.carry_out(

@@ -19,7 +19,7 @@ use super::values::{Poll, number, revision, sort};
 use crate::replica::{Change, Record, Revision, Timing};
 
 /// In place of a revision: every page as it is when it is read.
-const NEWEST: i64 = 0;
+pub(super) const NEWEST: i64 = 0;
 /// How long the difference may take; the join is tried again after that.
 const LIMIT: Duration = Duration::from_secs(5);
 

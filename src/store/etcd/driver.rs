@@ -27,6 +27,7 @@ use super::warden::Watched;
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::ledger::Ledger;
+use crate::names::Names;
 use crate::replica::{Incarnation, Input, Proposal, Revision, Time, Timing};
 use crate::store::overview::Overview;
 use crate::store::{Command, OwnNames};
@@ -60,8 +61,8 @@ pub(super) struct Driver {
     pub(super) shared: Shared,
     tell: Box<dyn Fn(Notice) + Send>,
     pub(super) stage: Stage,
-    /// This process has been one of those that serve.
-    pub(super) has_served: bool,
+    /// The names that were in force when this process last was one of those that serve; none if it never was.
+    pub(super) known_names: Option<Arc<Names>>,
     /// How many joins were tried.
     joins: u64,
     pause: Duration,
@@ -200,7 +201,7 @@ impl Driver {
             timing,
             shared,
             tell,
-            has_served: false,
+            known_names: None,
             stage: Stage::Outside { why, try_at: Moment::now(), joining: false },
             joins: 0,
             pause: FIRST_PAUSE,
@@ -300,7 +301,11 @@ impl Driver {
         self.joins += 1;
         let (link, timing, join_number) = (self.link.clone(), self.timing, self.joins);
         let value = self.value(0, Vec::new());
-        let own = Bringing { naming: self.shared.own_names.naming.clone(), starts: !self.has_served };
+        let own = Bringing {
+            naming: self.shared.own_names.naming.clone(),
+            starts: self.known_names.is_none(),
+            known: self.known_names.clone(),
+        };
         let old = if breaks(Rule::FreshName) { self.past.drain().next() } else { None };
         let me = old.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128());
         let reports = self.reports.clone();

@@ -4,12 +4,14 @@
 //! may be millions, take longer than the others wait for a member, so a join reads them before it (`base.rs`) and
 //! then only what has changed since; and a listing reads only those that have changed since the watermark.
 
+use std::sync::Arc;
+
 use highgate_elector::{Moment, Resource};
 use highgate_etcd::fence::MemberValue;
 use highgate_etcd::keys::Key;
 use highgate_etcd::{CallError, KeyValue, Outcome, Range};
 
-use super::base::Base;
+use super::base::{Base, NEWEST};
 use super::link::{Link, Trouble};
 use super::memory::Verdict;
 use super::pages::pages;
@@ -19,7 +21,7 @@ use super::warden::wall_ahead;
 use crate::config::Naming;
 use crate::controls::{Rule, breaks};
 use crate::names::{Names, NamesError};
-use crate::replica::{Incarnation, Record, Revision, Snapshot, Timing};
+use crate::replica::{Incarnation, Record, Revision, Snapshot, Timing, floor};
 use crate::store::overview::incarnation_text;
 
 /// What a replica starts from.
@@ -47,6 +49,8 @@ pub(super) struct Bringing {
     pub(super) naming: Naming,
     /// Only a start changes the names in force: a process that joins again is checked under those beside its own.
     pub(super) starts: bool,
+    /// The names that were in force when this process last served.
+    pub(super) known: Option<Arc<Names>>,
 }
 
 /// Why there is no join.
@@ -223,13 +227,28 @@ fn named(answer: &Outcome, writes: usize) -> Result<(Revision, Names), NamesErro
 async fn agree_on_names(link: &Link, era: u64, own: &Bringing) -> Result<(), JoinError> {
     let answer = link.range(Range::key(link.keys.names())).await?;
     let (seen, planned) = match answer.kvs.first() {
-        None => (0, Some(Names::first(&own.naming))),
+        None => (0, Some(missing_names(link, era, own).await?)),
         Some(_) if !own.starts => return Ok(()),
         Some(kv) => (revision(kv.mod_revision), Names::decode(&kv.value)?.plan(&own.naming)?),
     };
     let Some(names) = planned else { return Ok(()) };
     let put = link.txn(requests::put_names(&link.keys, era, seen, &names, Vec::new())).await?;
     if put.succeeded { Ok(()) } else { Err(NamesError::Overtaken.into()) }
+}
+
+/// The names of a cluster that has none: those of a new one, or what somebody deleted by hand. A gateway that knew them puts
+/// them back, since they say which marks renamed resources start from. One that did not must not make them up as long as
+/// there are marks that count: the marks of an era before pass nobody.
+async fn missing_names(link: &Link, era: u64, own: &Bringing) -> Result<Names, JoinError> {
+    if let Some(known) = &own.known {
+        tracing::warn!("somebody has deleted the names of resources in etcd: they are put back");
+        return Ok((**known).clone());
+    }
+    let counts = |record: &Record| record.unreadable || record.token > floor(era);
+    match marks(link, NEWEST, 0).await?.iter().any(|(_, record)| counts(record)) {
+        true => Err(NamesError::Lost.into()),
+        false => Ok(Names::first(&own.naming)),
+    }
 }
 
 fn last_part(kv: &KeyValue) -> Option<&str> {

@@ -67,6 +67,7 @@ impl Driver {
     pub(super) fn take_names(&mut self, revision: Revision, names: Names) {
         let names = Arc::new(names);
         (self.shared.own_names.changed)(revision, names.clone());
+        self.known_names = Some(names.clone());
         let Stage::Inside(session) = &mut self.stage else { return };
         session.names = (revision, names.clone());
         if let Some(renaming) = session.renaming.take_if(|renaming| names.knows(&renaming.own)) {
