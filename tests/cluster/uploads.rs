@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use rustix::process::{Pid, Signal, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::support::front::Speech;
 use crate::support::record::{Cut, Entry};
+use crate::support::trial::Builder;
 use crate::support::{A_WHILE, Client, Trial, eventually, post, stays, trial};
 
 /// More than what is read before a request is admitted.
@@ -54,7 +56,18 @@ fn unknown_outcomes(trial: &Trial, gateway: usize) -> Option<u64> {
 #[test]
 fn a_gateway_that_was_stopped_in_the_middle_of_an_upload_never_sends_the_rest_of_it() {
     let name = "a_gateway_that_was_stopped_in_the_middle_of_an_upload_never_sends_the_rest_of_it";
-    let Some(trial) = trial(name).start() else { return };
+    never_sends_the_rest(trial(name));
+}
+
+/// What lies between the gateway and its socket keeps bytes back, and must not send them later.
+#[test]
+fn neither_does_one_that_speaks_http2_over_tls() {
+    let trial = trial("neither_does_one_that_speaks_http2_over_tls");
+    never_sends_the_rest(trial.speaking(Speech { tls: true, h2: true }));
+}
+
+fn never_sends_the_rest(trial: Builder) {
+    let Some(trial) = trial.start() else { return };
     trial.raises("ledger", 11);
     let stopped = &trial.gateways[1];
     let mut clients: Vec<_> = (0..UPLOADS).map(|number| begin(stopped.door.data(), number)).collect();

@@ -17,6 +17,7 @@ use crate::nemesis::{NAMES, Nemesis, Source};
 use crate::network::Network;
 use crate::options::{Options, Peer};
 use crate::support::etcd::PREFIX;
+use crate::support::front::Speech;
 use crate::support::{Trial, trial};
 use crate::words::Post;
 use crate::{clocks, controls, naive};
@@ -122,7 +123,9 @@ impl Course<'_> {
     fn trial(&self, clocks: &Result<Vec<i64>, String>) -> Option<Trial> {
         let lock_delay = self.focus.map_or(LOCK_DELAY, Focus::lock_delay);
         let drain_timeout = self.focus.map_or(DRAIN_TIMEOUT, |focus| focus.drain_timeout);
-        let builder = trial("faults").relayed().validity(self.validity()).lock_delay(lock_delay);
+        let speech = Speech { tls: self.options.tls, h2: self.options.h2 };
+        let builder =
+            trial("faults").relayed().validity(self.validity()).lock_delay(lock_delay).speaking(speech);
         let builder = builder
             .route("tokens", "issued")
             .route("drain_timeout", format!("{drain_timeout}ms"))

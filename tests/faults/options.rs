@@ -31,6 +31,12 @@ pub(crate) struct Options {
     /// Another build of the gateway, such as one with a rule broken
     #[arg(long, value_name = "FILE")]
     pub(crate) gateway: Option<PathBuf>,
+    /// The gateways speak TLS to the upstream
+    #[arg(long)]
+    pub(crate) tls: bool,
+    /// The gateways speak HTTP/2 to the upstream
+    #[arg(long)]
+    pub(crate) h2: bool,
     /// Succeeds only if the promise is broken, and says after how long; ends then
     #[arg(long)]
     pub(crate) expect_violation: bool,
@@ -96,6 +102,8 @@ impl Options {
         words.extend(self.validity.map(|validity| format!("--validity {}ms", validity.as_millis())));
         words.extend(self.gateway.iter().map(|program| format!("--gateway {}", program.display())));
         words.extend(self.gateway_env.iter().map(|(name, value)| format!("--gateway-env {name}={value}")));
+        words.extend(self.tls.then(|| "--tls".to_owned()));
+        words.extend(self.h2.then(|| "--h2".to_owned()));
         words.extend(self.expect_violation.then(|| "--expect-violation".to_owned()));
         words.join(" ")
     }

@@ -5,6 +5,9 @@
 //! `tests/faults`. Everything is awaited with a deadline; only `stays` takes its time, because that a thing does
 //! not happen cannot be waited for.
 
+#[path = "../../it/support/authority.rs"]
+#[allow(dead_code, reason = "shared with tests/it, which need more of it")]
+mod authority;
 #[path = "../../../elector/tests/etcd/certificates.rs"]
 pub(crate) mod certificates;
 #[path = "../../it/support/client.rs"]
@@ -13,6 +16,7 @@ pub(crate) mod client;
 mod deaf;
 pub(crate) mod etcd;
 pub(crate) mod exchange;
+pub(crate) mod front;
 pub(crate) mod gateway;
 pub(crate) mod judge;
 pub(crate) mod line;

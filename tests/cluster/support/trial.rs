@@ -14,6 +14,7 @@ use toml::{Table, Value};
 
 use super::etcd::{Etcd, PREFIX};
 use super::eventually;
+use super::front::{Front, Speech};
 use super::gateway::Gateway;
 use super::judge::{self, Summary};
 use super::line::Line;
@@ -46,6 +47,7 @@ pub(crate) struct Builder {
     /// How many seconds each gateway's clock is ahead.
     clocks: Vec<i64>,
     narrow: bool,
+    speech: Speech,
     etcd_flags: &'static [&'static str],
 }
 
@@ -59,6 +61,13 @@ pub(crate) struct Place {
     pub(crate) etcd: Vec<u16>,
     /// With the path that only this gateway adds, so that the upstream knows who forwards.
     pub(crate) upstream: String,
+}
+
+/// What the gateways of a trial have in common beside etcd.
+struct Setting<'a> {
+    upstream: &'a Upstream,
+    front: Option<&'a Front>,
+    folder: &'a Path,
 }
 
 pub(crate) struct Trial {
@@ -129,6 +138,7 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         stand_in: None,
         clocks: Vec::new(),
         narrow: false,
+        speech: Speech::default(),
         etcd_flags: &[],
     };
     builder.lock_delay(LOCK_DELAY)
@@ -224,6 +234,12 @@ impl Builder {
         self
     }
 
+    /// What the gateways speak to the upstream.
+    pub(crate) fn speaking(mut self, speech: Speech) -> Self {
+        self.speech = speech;
+        self
+    }
+
     /// etcd's nodes are started with these flags, too.
     pub(crate) fn etcd_flags(mut self, flags: &'static [&'static str]) -> Self {
         self.etcd_flags = flags;
@@ -243,7 +259,9 @@ impl Builder {
         let upstream = Upstream::start(self.lock_delay, self.narrow);
         let folder = tempfile::Builder::new().prefix("cluster-test-").tempdir().expect("a temporary folder");
         let answers = Arc::new(Answers::default());
-        let gateway = |number| self.gateway(number, etcd.as_ref(), &upstream, folder.path(), &answers);
+        let front = upstream.speaking(self.speech, self.narrow, folder.path());
+        let setting = Setting { upstream: &upstream, front: front.as_ref(), folder: folder.path() };
+        let gateway = |number| self.gateway(number, etcd.as_ref(), &setting, &answers);
         let gateways: Vec<_> = (0..3).map(gateway).collect();
         let timing = Timing { validity: self.validity, lock_delay: self.lock_delay };
         let united = etcd.is_some() && self.stand_in.is_none();
@@ -256,8 +274,7 @@ impl Builder {
         &self,
         number: usize,
         etcd: Option<&Etcd>,
-        upstream: &Upstream,
-        folder: &Path,
+        setting: &Setting<'_>,
         answers: &Arc<Answers>,
     ) -> Gateway {
         let name = format!("gateway-{number}");
@@ -265,9 +282,9 @@ impl Builder {
         let line = if self.deaf { line.map(Line::that_can_be_deaf) } else { line };
         let mut ports = line.as_ref().map(Line::ports).or(etcd.map(|etcd| etcd.ports())).unwrap_or_default();
         ports.truncate(if self.narrowed { 1 } else { usize::MAX });
-        let upstream = format!("http://{}/{name}", upstream.address);
+        let upstream = format!("http://{}/{name}", setting.upstream.address);
         let place = Place { name: name.clone(), etcd: ports, upstream };
-        let command = self.stand_in.map_or_else(|| self.highgate(&place, folder), |make| make(&place));
+        let command = self.stand_in.map_or_else(|| self.highgate(&place, setting), |make| make(&place));
         let command = command.under(&self.shift(number));
         let with = |command: process::Builder, (name, value): &(String, String)| command.env(name, value);
         Gateway::start(name, self.environment.iter().fold(command, with), line, answers.clone())
@@ -282,8 +299,8 @@ impl Builder {
         })
     }
 
-    fn highgate(&self, place: &Place, folder: &Path) -> process::Builder {
-        let name = &place.name;
+    fn highgate(&self, place: &Place, setting: &Setting<'_>) -> process::Builder {
+        let (name, folder) = (&place.name, setting.folder);
         let mut store = section(&[("path", &folder.join(name).to_string_lossy())]);
         if self.shared {
             let endpoint = |port: &u16| Value::from(format!("http://127.0.0.1:{port}"));
@@ -294,7 +311,10 @@ impl Builder {
         }
         store.extend(self.store.clone());
         let mut route = self.routes.clone();
-        route.insert("upstream".into(), place.upstream.clone().into());
+        match setting.front {
+            Some(front) => front.lead_here(&mut route, name),
+            None => drop(route.insert("upstream".into(), place.upstream.clone().into())),
+        }
         let mut config = Table::new();
         config.insert("store".into(), store.into());
         config.insert("log".into(), section(&[("access", "off")]).into());

@@ -12,10 +12,12 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::front::{Front, Speech};
 use super::record::{Cut, Entry, Record};
 use super::wire::{Head, Wire};
 
@@ -67,6 +69,12 @@ impl Upstream {
             }
         });
         upstream
+    }
+
+    /// What gateways speak to instead, if they are to speak something else.
+    pub(crate) fn speaking(&self, speech: Speech, narrow: bool, folder: &Path) -> Option<Front> {
+        let other = speech != Speech::default();
+        other.then(|| Front::start(self.address, speech, narrow.then_some(NARROW), folder))
     }
 
     pub(crate) fn record(&self) -> &Record {
