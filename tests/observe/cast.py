@@ -81,7 +81,7 @@ class Cast:
         """A node of etcd and a gateway on it, if there is one on this machine."""
         found = subprocess.run([ROOT / "scripts/etcd", "--find"], capture_output=True, text=True, check=False)
         if found.returncode != 0:
-            self.left_out["fenced"] = "there is no etcd (scripts/etcd gets one)"
+            self.left_out["fenced"] = self.left_out["store_silence"] = "there is no etcd (scripts/etcd gets one)"
             return
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self.stage.start(
@@ -137,10 +137,10 @@ def failover(gateway, turn):
     first, second = (Job(gateway, "ledger/a", f"job-{turn}-{which}", 15) for which in "ab")
     first.campaign()
     expect(200, gateway.write("/ledger/a", first.token), "the leader's write")
-    waiting = second.waits()
+    has_won = second.stand_in_line()
     wait_for("a candidate in line", lambda: in_line(gateway, "ledger/a") == 1)
     gateway.order("/v1/operator/evict", resource="ledger/a", token=first.token)
-    waiting.join(timeout=30)
+    has_won()
     expect(200, gateway.write("/ledger/a", second.token), "the next leader's write")
     expect(412, gateway.write("/ledger/a", first.token), "the deposed leader's write")
     second.resign()

@@ -54,7 +54,7 @@ class Questions:
         values = {"namespace": "local", "route": ".*", "resource": ".*", **dashboard.BUILT_IN}
         asked = [(query.title, query.with_values(values), query.instant) for query in dashboard.queries(board)]
         asked += [(rule["name"], series, False) for rule in rules for series in names.selectors(rule["query"])]
-        self.since, self.total = began, len(asked)
+        self.since = began
         self.open = []
         for question in asked:
             reason = next((why for word, why in left_out.items() if word in question[1]), None)
@@ -62,6 +62,7 @@ class Questions:
                 print(f"SKIPPED {question[0]}: {reason}")
             else:
                 self.open.append(question)
+        self.total = len(self.open)
 
     def ask(self, prometheus):
         self.open = [question for question in self.open if not self.is_answered(prometheus, *question)]

@@ -60,11 +60,25 @@ class Job:
         )
         self.token, self.lease = won["token"], won["lease"]
 
-    def waits(self):
-        """Campaigns behind the leader; the thread ends when it has won."""
-        waiting = threading.Thread(target=self.campaign, daemon=True)
+    def stand_in_line(self):
+        """Campaigns behind the leader, and returns what waits until it has won."""
+        failures = []
+
+        def campaign():
+            try:
+                self.campaign()
+            except Exception as error:  # of any kind: it is raised where it is waited for
+                failures.append(error)
+
+        waiting = threading.Thread(target=campaign, daemon=True)
         waiting.start()
-        return waiting
+
+        def has_won():
+            waiting.join(timeout=60)
+            if failures or waiting.is_alive():
+                raise Failed(f"{self.holder} did not win {self.resource}: {failures}")
+
+        return has_won
 
     def renew(self):
         self.gateway.order("/v1/elections/renew", resource=self.resource, lease=self.lease)
