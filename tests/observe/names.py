@@ -40,6 +40,7 @@ def problems(rules, dashboard_queries, highgate):
             yield f"{name} is recorded and not used"
     for alert in alerts:
         yield from problems_of_alert(alert)
+    yield from problems_of_documents()
     yield from problems_of_pages(alerts)
     yield from problems_of_commands(highgate)
 
@@ -56,6 +57,15 @@ def problems_of_alert(alert):
         yield f"{name} has no test in which it fires"
     if not any(title.startswith(f"{name} ") and "is quiet" in title for title in tests):
         yield f"{name} has no test in which it is quiet"
+
+
+def problems_of_documents():
+    """The elector's metrics and its page. A unit test of the gateway does the same for docs/metrics.md."""
+    source = (ROOT / "elector/src/metrics.rs").read_text()
+    shown = set(re.findall(r'"(highgate_elector_\w+)"', source))
+    documented = set(re.findall(r"^\| `(highgate_elector_\w+)`", (ROOT / "docs/elector.md").read_text(), re.MULTILINE))
+    for name in shown ^ documented:
+        yield f"{name} is in only one of elector/src/metrics.rs and docs/elector.md"
 
 
 def problems_of_pages(alerts):
