@@ -113,5 +113,7 @@ def problems_of_rules(prometheus):
 if __name__ == "__main__":
     try:
         main(sys.argv[1])
+    except KeyboardInterrupt:
+        sys.exit(130)
     except Failed as error:
         sys.exit(f"scripts/observe: {error}")

@@ -1,7 +1,6 @@
 """A cluster to look at: a failover with a stale write, then one leader that goes on working, until Ctrl-C."""
 
 import shutil
-import signal
 import sys
 import time
 import urllib.parse
@@ -17,8 +16,6 @@ TTL = 5
 
 
 def main(highgate):
-    # Ctrl-C and an end from outside are the same: leave the stage in order.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Stage() as stage:
         for port in (port for gateway in GATEWAYS for port in (gateway.data, gateway.admin)):
             if not is_free(port):

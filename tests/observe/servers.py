@@ -62,6 +62,8 @@ class Stage:
     """A temporary folder and the processes that live in it; both are gone when it is left."""
 
     def __enter__(self):
+        # An end from outside is one like Ctrl-C: the stage is left in order.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.folder = Path(tempfile.mkdtemp(prefix="highgate-observe-"))
         self.started = []
         return self
