@@ -86,6 +86,8 @@ pub struct Config {
     /// None: jobs have no port of their own.
     pub elections: Option<Elections>,
     pub store: Store,
+    /// How many resources requests may make there.
+    pub max_resources: usize,
     pub log: Log,
     pub shutdown: Shutdown,
     pub metrics: Metrics,

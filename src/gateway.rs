@@ -101,6 +101,7 @@ impl Gateway {
             admin,
             elections,
             store,
+            max_resources,
             log,
             shutdown,
             metrics,
@@ -135,6 +136,7 @@ impl Gateway {
         let opened = open_store(store, &routes, address, &tables, tell)?;
         metrics.show_certificates(certificates::list(doors.servers(), tables.clone()));
         metrics.stored_marks(opened.store.ledger());
+        opened.store.ledger().limit_resources(max_resources);
         opened.store.keep_once(once.keep);
 
         let open_connections = metrics.connections();
@@ -360,6 +362,11 @@ impl Gateway {
     /// Changes how long the run-once ledger keeps its entries.
     pub fn keep_once(&self, age: Duration) {
         self.store.keep_once(age);
+    }
+
+    /// Changes how many resources requests may make.
+    pub fn limit_resources(&self, limit: usize) {
+        self.store.ledger().limit_resources(limit);
     }
 
     /// From now on these requests get a line in the log.

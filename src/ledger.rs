@@ -9,6 +9,7 @@ mod forget;
 mod holders;
 pub mod mark;
 mod permit;
+mod room;
 pub mod validity;
 
 use std::borrow::Borrow;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
 use highgate_elector::{Resource, Token};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -27,6 +29,7 @@ pub use cell::{Cell, Denied, Shut, State};
 use holders::Holders;
 use mark::{Drain, StillHeld};
 pub use permit::Permit;
+use room::Room;
 use validity::Validity;
 
 /// Cells by their own names. Names come from clients, so the hash is keyed.
@@ -43,6 +46,7 @@ pub struct Ledger {
     /// Requests that ended with unknown outcome on routes that leave the verdict to an operator.
     blocked: Mutex<HashMap<Resource, Vec<Permit>>>,
     holders: Holders,
+    room: Room,
 }
 
 /// What every cell needs of the ledger.
@@ -102,6 +106,7 @@ impl Ledger {
             shared: Arc::new(shared),
             blocked: Mutex::default(),
             holders: Holders::default(),
+            room: Room::default(),
         }
     }
 
@@ -114,8 +119,21 @@ impl Ledger {
         if let Some(cell) = self.get(resource.as_str()) {
             return cell;
         }
+        self.room.take();
+        self.insert(resource)
+    }
+
+    /// The cell of a place that was taken in the room.
+    fn insert(&self, resource: &Resource) -> Arc<Cell> {
         let fresh = ByName(Arc::new(Cell::new(resource.clone(), self.shared.clone())));
-        self.cells.entry(fresh).or_insert(()).key().0.clone()
+        match self.cells.entry(fresh) {
+            Entry::Vacant(place) => place.insert(()).key().0.clone(),
+            Entry::Occupied(known) => {
+                // Somebody else has just made it.
+                self.room.give_back();
+                known.key().0.clone()
+            }
+        }
     }
 
     /// Shuts a resource under a mark. A mark never goes down, whatever the store has lost. The store's driver

@@ -7,6 +7,7 @@
 //! increment of a counter that was registered before.
 
 mod leaders;
+mod limits;
 mod names;
 mod process;
 mod resources;
@@ -30,6 +31,8 @@ use crate::replica::Event;
 use crate::store::overview::Overview;
 use crate::tls::Failure;
 use leaders::Leaders;
+pub use limits::Limit;
+use limits::Limited;
 use names::Kind;
 use resources::{Cap, PerResource};
 pub use route::{Decision, Prospects, RouteMetrics};
@@ -51,6 +54,7 @@ pub struct Metrics {
     last_reload: Gauge,
     operator: [(Action, Counter); Action::ALL.len()],
     leaders: Leaders,
+    limited: Limited,
     connections: Arc<AtomicUsize>,
     /// What a process has and a test may not.
     journal: OnceLock<Arc<Journal>>,
@@ -118,6 +122,7 @@ impl Metrics {
                 (action, registry.counter(names::OPERATOR, vec![label]))
             }),
             leaders: Leaders::new(&registry),
+            limited: Limited::new(&registry),
             connections: Arc::default(),
             journal: OnceLock::new(),
             dropped_lines: OnceLock::new(),
@@ -167,6 +172,11 @@ impl Metrics {
     /// So many wait for a resource now.
     pub fn line(&self, resource: &Resource, waiting: usize) {
         self.leaders.line(&self.registry, resource, waiting);
+    }
+
+    /// Somebody met a limit of the config.
+    pub fn limited(&self, limit: Limit) {
+        self.limited.count(limit);
     }
 
     /// Where the data port counts its connections.
@@ -253,6 +263,8 @@ impl Metrics {
         let states = ledger.states();
         let series = states.iter().map(|(state, count)| (vec![("state", *state)], lossy(*count)));
         text.metric(names::RESOURCES, series);
+        let limit = ledger.resource_limit();
+        text.number(names::RESOURCE_LIMIT, (limit < usize::MAX).then(|| lossy(limit as u64)));
     }
 
     fn write_self(&self, text: &mut Text) {

@@ -32,6 +32,8 @@ struct List<'a> {
     next: Option<&'a str>,
     /// Of all resources that may be seen, not only of these.
     total: usize,
+    /// How many requests may make.
+    max_resources: usize,
     refused: u64,
 }
 
@@ -65,6 +67,7 @@ pub(super) async fn list(admin: &Admin, caller: &Caller, query: Option<&str>) ->
         resources: shown.iter().zip(leaders).map(|(cell, leader)| View::of(cell, leader)).collect(),
         next,
         total,
+        max_resources: ledger.resource_limit(),
         refused,
     }))
 }

@@ -107,6 +107,10 @@ impl Reloader {
                 if config.once != self.current.once {
                     gateway.keep_once(config.once.keep);
                 }
+                if config.max_resources != self.current.max_resources {
+                    gateway.limit_resources(config.max_resources);
+                    self.current.max_resources = config.max_resources;
+                }
                 if config.log != self.current.log {
                     logs.change(&config.log);
                     gateway.log_access(config.log.access);

@@ -88,6 +88,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("store.user.password_file", "a file with one line, the password"),
     ("store.validity", r#"with kind = "etcd", from "1s" to "60s""#),
     ("store.compact", r#"with kind = "etcd", from "10s" to "24h", or "off""#),
+    ("store.max_resources", "an integer from 1 to 1000000000"),
     ("log", "a table"),
     ("log.format", "text, json"),
     ("log.access", "all, refused, off"),

@@ -93,6 +93,7 @@ pub(super) struct RawStore {
     pub(super) user: Option<Section<RawUser>>,
     pub(super) validity: Text,
     pub(super) compact: Text,
+    pub(super) max_resources: Number,
 }
 
 #[derive(Debug, Default, Deserialize)]

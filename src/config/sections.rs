@@ -68,17 +68,17 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     };
     let elections = elections::build(raw.elections, overrides, &mut report);
     elections.check([&data, &operators], &admin, &mut report);
-    let store = store::build(raw.store, overrides, &mut report);
+    let (store, max_resources) = store::build(raw.store, overrides, &mut report);
     let log = log(table(raw.log), overrides, &mut report);
     let shutdown = shutdown(table(raw.shutdown), &mut Scope::new(&mut report, "shutdown"));
-    let max_resources = table(raw.metrics).max_resources;
-    let max_resources =
-        Scope::new(&mut report, "metrics").number("max_resources", max_resources, 1000, 0..=1_000_000);
+    let with_series = table(raw.metrics).max_resources;
+    let with_series =
+        Scope::new(&mut report, "metrics").number("max_resources", with_series, 1000, 0..=1_000_000);
     let keep = table(raw.once).keep;
     let keep = Scope::new(&mut report, "once").read("keep", keep, |text| age(&text));
     let once = Once { keep: keep.unwrap_or(KEEP_ONCE) };
     let history = history(table(raw.history), &mut Scope::new(&mut report, "history"));
-    let (elections, metrics) = (elections.port, Metrics { max_resources });
+    let (elections, metrics) = (elections.port, Metrics { max_resources: with_series });
     let ports = [admin.auth.as_ref(), elections.as_ref().and_then(|port| port.auth.as_ref())];
     let secrets = secrets::build(raw.secrets, ports, &mut report);
     let grants = grants::build(raw.grants.unwrap_or_default(), &mut report);
@@ -88,6 +88,7 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
         admin,
         elections,
         store,
+        max_resources,
         log,
         shutdown,
         metrics,

@@ -27,9 +27,24 @@ const DEFAULT_HISTORY: Duration = Duration::from_secs(60 * 60);
 /// Below, a gateway that reads everything at one revision might not be done with it.
 const SHORTEST_HISTORY: Duration = Duration::from_secs(10);
 
-/// Judges the table; a flag for etcd stands over its kind and endpoints.
-pub(super) fn build(raw: Option<Section<RawStore>>, overrides: &Overrides, report: &mut Report<'_>) -> Store {
+/// Each takes some hundred bytes of memory, and as much again on disk or in etcd.
+const DEFAULT_RESOURCES: usize = 1_000_000;
+
+/// Judges the table; a flag for etcd stands over its kind and endpoints. The number is that of the resources which requests
+/// may make, whatever the kind.
+pub(super) fn build(
+    raw: Option<Section<RawStore>>,
+    overrides: &Overrides,
+    report: &mut Report<'_>,
+) -> (Store, usize) {
     let raw = raw.unwrap_or_default();
+    let most = raw.max_resources.clone();
+    let most =
+        Scope::new(report, "store").number("max_resources", most, DEFAULT_RESOURCES, 1..=1_000_000_000);
+    (durable(raw, overrides, report), most)
+}
+
+fn durable(raw: Section<RawStore>, overrides: &Overrides, report: &mut Report<'_>) -> Store {
     let (span, mut raw) = (raw.span.clone(), raw.into_table());
     let mut scope = Scope::new(report, "store");
     let named = raw.kind.is_some();

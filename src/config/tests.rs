@@ -364,7 +364,7 @@ fn the_example_has_every_key_with_its_default() {
 
     let defaults = parse(ROUTE).unwrap();
     assert_eq!(config.needs_restart(&defaults), Vec::<&str>::new());
-    assert_eq!(config.log, defaults.log);
+    assert_eq!((&config.log, config.max_resources), (&defaults.log, defaults.max_resources));
     let (shown, default) = (config.routes.iter().next().unwrap(), defaults.routes.iter().next().unwrap());
     let base = Route {
         name: shown.name.clone(),

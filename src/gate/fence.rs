@@ -328,8 +328,10 @@ impl Approach<'_> {
                 Ok(Some(cell))
             }
             None if self.is_trusted() => {
+                let cell = self.worker.ledger.enter_if_room(self.resource, self.token);
+                let cell = cell.map_err(|denied| refusal(self.worker, denied))?;
                 self.is_first = true;
-                Ok(Some(self.worker.ledger.enter(self.resource)))
+                Ok(Some(cell))
             }
             None if self.worker.store.proves() => Ok(None),
             None => Err(Refusal::NotIssued { mark: 0 }),
@@ -469,6 +471,7 @@ fn refusal(worker: &Worker, denied: Denied) -> Refusal {
         Denied::Frozen { mark } => Refusal::Frozen { mark },
         Denied::Vacant { mark } => Refusal::Departed { mark },
         Denied::Unborn { mark } => Refusal::NotIssued { mark },
+        Denied::NoRoom { limit } => Refusal::NoRoom { limit },
         Denied::Full => Refusal::Overloaded,
         Denied::Halted => Refusal::StoreUnavailable,
         Denied::Fenced if worker.store.is_away() => Refusal::StoreUnavailable,

@@ -100,6 +100,10 @@ pub(crate) enum Refusal {
     /// This replica is not one of those that may pass requests.
     Fenced,
     Overloaded,
+    /// The resource is new, and there are as many as there may be.
+    NoRoom {
+        limit: usize,
+    },
     Upstream {
         fault: Fault,
         outcome: Outcome,
@@ -291,6 +295,9 @@ fn record(worker: &Worker, story: &Story, refusal: Option<&Refusal>) {
     };
     let decision = table::decision(refusal);
     metrics.count(decision, table::reason(refusal));
+    if let Some(limit) = table::limit(refusal) {
+        worker.metrics.limited(limit);
+    }
     if decision == Decision::Refused {
         worker.ledger.count_refused(story.resource.as_ref());
     }

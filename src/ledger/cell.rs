@@ -89,6 +89,8 @@ pub enum Denied {
     Fenced,
     /// Of an era that has not begun: nobody can have been issued it.
     Unborn { mark: u64 },
+    /// The resource is new, and there are as many as there may be.
+    NoRoom { limit: usize },
 }
 
 impl Cell {

@@ -25,6 +25,7 @@ impl Ledger {
         if self.cells.remove_if(resource.as_str(), |cell, ()| says_nothing(cell)).is_none() {
             return;
         }
+        self.room.give_back();
         let mut waiters = self.shared.waiters.lock();
         // Who waits for the resource again has its own entry, or holds this one.
         if waiters.get(resource).is_some_and(|waiters| Arc::strong_count(waiters) == 1) {

@@ -20,6 +20,8 @@ pub(super) const FAILOVER: &str = "highgate_failover_seconds";
 pub(super) const ELECTIONS: &str = "highgate_elections_total";
 pub(super) const WAITING: &str = "highgate_waiting_candidates";
 pub(super) const RESOURCES: &str = "highgate_resources";
+pub(super) const RESOURCE_LIMIT: &str = "highgate_resources_limit";
+pub(super) const LIMITED: &str = "highgate_limited_total";
 pub(super) const CONNECTIONS: &str = "highgate_connections";
 pub(super) const CERTIFICATE_END: &str = "highgate_certificate_expiry_timestamp_seconds";
 pub(super) const CERTIFICATE_RELOAD: &str = "highgate_certificate_last_reload_successful";
@@ -123,6 +125,12 @@ pub(super) const ALL: &[Metric] = &[
     Metric { name: ELECTIONS, kind: Kind::Counter, help: "Terms that began (won) and ended, by cause." },
     Metric { name: WAITING, kind: Kind::Gauge, help: "Candidates that wait behind a leader." },
     Metric { name: RESOURCES, kind: Kind::Gauge, help: "Resources that have a mark, by state." },
+    Metric { name: RESOURCE_LIMIT, kind: Kind::Gauge, help: "How many resources requests may make." },
+    Metric {
+        name: LIMITED,
+        kind: Kind::Counter,
+        help: "Requests and connections that were refused or cut because they met a limit of the config.",
+    },
     Metric { name: CONNECTIONS, kind: Kind::Gauge, help: "Open connections of clients to the data port." },
     Metric { name: CERTIFICATE_END, kind: Kind::Gauge, help: "When the first certificate of a port ends." },
     Metric {

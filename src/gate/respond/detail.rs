@@ -66,6 +66,11 @@ pub(super) fn detail(refusal: &Refusal, story: &Story, token_header: &HeaderName
             "this gateway is not, or not any more, one of those that may write to {resource}; nothing was \
              forwarded; try again, or try another replica"
         ),
+        Refusal::NoRoom { limit } => format!(
+            "{} is new, and the gateway has as many resources as requests may make, {limit} (`max_resources` of [store]); \
+             those that it knows go on",
+            meant(story)
+        ),
         Refusal::Overloaded => format!("too many requests for {resource} are waiting; try again"),
         Refusal::Upstream { fault: Fault::Broken(how) | Fault::Slow(how), outcome } => {
             let effect = match outcome {

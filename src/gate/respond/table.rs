@@ -11,7 +11,7 @@ use super::detail::detail;
 use super::{Body, Fault, Outcome, Refusal, RequestFault, Story};
 use crate::gate::accept::Unreadable;
 use crate::gate::claim::ClaimError;
-use crate::metrics::Decision;
+use crate::metrics::{Decision, Limit};
 
 /// One row.
 pub(super) struct Verdict {
@@ -85,6 +85,7 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::StoreUnavailable => unavailable("store-unavailable", "Token store unavailable"),
         Refusal::Fenced => unavailable("fenced", "Replica fenced"),
         Refusal::Overloaded => unavailable("overloaded", "Gateway overloaded"),
+        Refusal::NoRoom { .. } => unavailable("overloaded", "Too many resources"),
         Refusal::Upstream { fault: Fault::Broken(_), .. } => {
             Verdict { level: Level::WARN, ..row(StatusCode::BAD_GATEWAY, "upstream", "Upstream failed", 14) }
         }
@@ -115,6 +116,14 @@ pub(super) fn decision(refusal: &Refusal) -> Decision {
     match refusal {
         Refusal::Upstream { .. } | Refusal::CutShort(_) => Decision::Failed,
         _ => Decision::Refused,
+    }
+}
+
+/// Which limit of the config was met.
+pub(super) fn limit(refusal: &Refusal) -> Option<Limit> {
+    match refusal {
+        Refusal::NoRoom { .. } => Some(Limit::MaxResources),
+        _ => None,
     }
 }
 
