@@ -18,10 +18,12 @@ mod glob;
 mod grants;
 mod host;
 mod keys;
+mod limits;
 mod locate;
 mod naming;
 mod path;
 mod pattern;
+mod proxies;
 mod raw;
 mod renames;
 mod resource;
@@ -61,9 +63,12 @@ pub use floors::{Floors, NamePattern};
 pub use glob::Glob;
 pub use grants::{Grant, Grants, Who};
 pub use host::{HostError, canonical_host};
+pub(crate) use limits::MOST_FIELDS;
+pub use limits::{HeadLimits, Limits, RefusalLimits};
 pub use naming::{Entry, Naming};
 pub use path::{CanonicalPath, PathError};
 pub use pattern::{Captures, HostPattern, PathPattern, PatternError};
+pub use proxies::Proxies;
 pub use renames::{Rename, Unknowable, renames, unfenced};
 pub use resource::{ResourceRule, Template, TemplateError};
 pub use route::{FencedMethods, Matcher, Route, Routes, is_safe};
@@ -111,7 +116,10 @@ pub struct Listen {
     /// Until a small body has arrived.
     pub request_timeout: Duration,
     pub max_connections: usize,
+    pub limits: Limits,
     pub token_header: HeaderName,
+    /// None: a connection belongs to the address that it comes from.
+    pub proxies: Option<Proxies>,
     /// None: plain HTTP, on loopback or because the file or a flag says that this is meant.
     pub tls: Option<Arc<TlsServer>>,
 }
@@ -260,6 +268,7 @@ impl Config {
             ("listen.request_timeout", listen.request_timeout != new.request_timeout),
             ("listen.max_connections", listen.max_connections != new.max_connections),
             ("listen.token_header", listen.token_header != new.token_header),
+            ("listen.proxy_protocol", listen.proxies != new.proxies),
             ("listen.tls", listen.tls != new.tls),
             ("admin.address", self.admin.address != other.admin.address),
             ("admin.auth", self.admin.auth != other.admin.auth),
@@ -281,7 +290,12 @@ impl Config {
             ("history.max_size", self.history.max_size != other.history.max_size),
         ];
         let changed = |(key, changed): (&'static str, bool)| changed.then_some(key);
+        let limits = listen.limits.changes(&new.limits);
         let before = ports.into_iter().chain(elections).filter_map(changed);
-        before.chain(self.store.changes(&other.store)).chain(rest.into_iter().filter_map(changed)).collect()
+        before
+            .chain(limits)
+            .chain(self.store.changes(&other.store))
+            .chain(rest.into_iter().filter_map(changed))
+            .collect()
     }
 }

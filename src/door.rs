@@ -4,6 +4,8 @@
 //! what `highgate status` and the metrics show of a port. What must stay true: a connection that comes to nothing here is
 //! counted by its reason and never reaches a request, and how often strangers knock does not fill the log.
 
+pub mod proxy;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -149,7 +149,8 @@ impl ClaimLayer {
             decision: Decision::Refused,
             upstream: None,
         };
-        let too_large = || (head.version == Version::HTTP_2).then(|| too_large(&head)).flatten();
+        let too_large =
+            || (head.version == Version::HTTP_2).then(|| too_large(&head, self.worker.limits.head)).flatten();
         if let Some(why) = self.client.unreadable().or_else(too_large) {
             return Err(Refused { refusal: Refusal::Unreadable(why), story });
         }

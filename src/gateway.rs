@@ -21,6 +21,7 @@ use crate::controls::{Rule, breaks};
 use crate::door::Door;
 use crate::drain::Phase;
 use crate::events::{Bus, Notice, Observer, audit};
+use crate::gate::accept::Clients;
 use crate::gate::table::RouteTables;
 use crate::gate::{self, Answers, Setup, Sockets};
 use crate::grants::InForce;
@@ -188,6 +189,7 @@ impl Gateway {
         listen: config::Listen,
     ) -> Result<(), StartError> {
         let setup = Setup {
+            clients: Clients::new(&listen.limits),
             listen,
             door: self.doors.data.clone(),
             answers: self.answers.clone(),

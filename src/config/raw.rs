@@ -42,10 +42,25 @@ pub(super) struct RawListen {
     pub(super) header_timeout: Text,
     pub(super) idle_timeout: Text,
     pub(super) request_timeout: Text,
+    pub(super) send_timeout: Text,
     pub(super) max_connections: Number,
+    pub(super) connections_per_client: Number,
+    pub(super) requests_per_connection: Number,
+    pub(super) streams_per_connection: Number,
+    pub(super) max_head: Text,
+    pub(super) max_headers: Number,
+    pub(super) refusals_per_second: Number,
+    pub(super) refusals_burst: Number,
     pub(super) token_header: Text,
+    pub(super) proxy_protocol: Option<Section<RawProxyProtocol>>,
     pub(super) tls: Option<Section<RawServerTls>>,
     pub(super) insecure: Flag,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawProxyProtocol {
+    pub(super) from: Texts,
 }
 
 /// The admin port or the elections port.

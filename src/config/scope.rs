@@ -22,6 +22,8 @@ const LONGEST_AGE_DAYS: u64 = 3650;
 pub(super) const DISK_SIZES: RangeInclusive<u64> = 1 << 20..=1 << 40;
 /// How large a body may be allowed to be.
 pub(super) const BODY_SIZES: RangeInclusive<u64> = 1 << 10..=1 << 40;
+/// How large a request's head may be allowed to be.
+pub(super) const HEAD_SIZES: RangeInclusive<u64> = 8 << 10..=256 << 10;
 
 /// A table being read: where problems go, and the path of its keys.
 pub(super) struct Scope<'r, 't> {

@@ -15,7 +15,7 @@ use super::tls::RawProtection;
 use super::words::{AccessLog, LogFormat};
 use super::{
     Admin, Config, History, Listen, Log, Metrics, Once, Overrides, Shutdown, address, elections, grants,
-    keys, routing, secrets, store, tls,
+    keys, limits, proxies, routing, secrets, store, tls,
 };
 use crate::tls::{Protocols, Server};
 
@@ -105,11 +105,13 @@ fn table<T: Default>(section: Option<Section<T>>) -> T {
 }
 
 fn listen(
-    raw: RawListen,
+    mut raw: RawListen,
     address: SocketAddr,
     tls: Option<Arc<Server>>,
     scope: &mut Scope<'_, '_>,
 ) -> Listen {
+    let limits = limits::build(&mut raw, scope);
+    let proxies = proxies::build(raw.proxy_protocol.take(), scope);
     let workers = match scope.number("workers", raw.workers, 0, 0..=1024) {
         0 => available_parallelism().map_or(1, usize::from),
         workers => workers,
@@ -121,9 +123,11 @@ fn listen(
         idle_timeout: scope.duration("idle_timeout", raw.idle_timeout, Duration::from_secs(75)),
         request_timeout: scope.duration("request_timeout", raw.request_timeout, Duration::from_secs(30)),
         max_connections: scope.number("max_connections", raw.max_connections, 10_000, 1..=1_000_000),
+        limits,
         token_header: scope
             .read("token_header", raw.token_header, |name| token_header(&name))
             .unwrap_or(HeaderName::from_static(headers::TOKEN)),
+        proxies,
         tls,
     }
 }

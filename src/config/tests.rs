@@ -381,6 +381,7 @@ fn the_key_table_and_the_file_format_agree() {
     for table in [
         "",
         "listen",
+        "listen.proxy_protocol",
         "listen.tls",
         "admin",
         "admin.auth",

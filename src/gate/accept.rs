@@ -5,6 +5,7 @@
 //! accepted it. Time-outs are the sweeper's: hyper's own header timer would also run between the requests of
 //! a kept-alive connection. An accept error is waited out, never fatal.
 
+mod clients;
 mod conduct;
 mod framing;
 
@@ -23,21 +24,25 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
+pub(crate) use clients::Clients;
 use conduct::Order;
-pub(crate) use conduct::{Busy, Conduct, Connections};
-use framing::{MAX_HEAD, MAX_HEADERS, Strict};
+pub(crate) use conduct::{Busy, Conduct, Connections, Patience};
+use framing::Strict;
 pub(crate) use framing::{Unreadable, too_large};
 
 use super::{Worker, gate};
 use crate::door::Door;
+use crate::door::proxy::introduce;
+use crate::metrics::Limit;
 use crate::tls::{Stream, hear_out, is_hello};
 
 const BACKLOG: i32 = 1024;
 /// After an accept error, most often for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The largest list of header fields that HTTP/2 takes. Much more than is let through, so that the gateway says so itself.
-const MAX_HEADER_LIST: u32 = 256 << 10;
-const MAX_STREAMS: u32 = 200;
+/// How many times larger a list of header fields HTTP/2 takes than is let through, so that the gateway says so itself.
+const HEADER_LIST_FACTOR: usize = 4;
+/// The smallest buffer of an HTTP/1 connection: it is for answers, too.
+const MIN_BUFFER: usize = 64 << 10;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PEEK_AGAIN: Duration = Duration::from_millis(5);
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -76,15 +81,12 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let serve: Pin<Box<dyn Future<Output = ()>>> =
-                    if worker.open_connections.load(Ordering::Relaxed) < worker.max_connections {
-                        Box::pin(serve(worker.clone(), stream, peer))
-                    } else if worker.door.tls().is_none() {
-                        Box::pin(turn_away(stream))
-                    } else {
-                        // It would take a handshake to say so.
-                        continue;
-                    };
+                let is_full = worker.open_connections.load(Ordering::Relaxed) >= worker.max_connections;
+                let serve: Pin<Box<dyn Future<Output = ()>>> = if is_full {
+                    Box::pin(turn_away(worker.clone(), stream, Limit::MaxConnections))
+                } else {
+                    Box::pin(serve(worker.clone(), stream, peer))
+                };
                 tokio::task::spawn_local(serve);
             }
             Err(error) => {
@@ -95,9 +97,17 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
     }
 }
 
-/// Says 503 to a connection over the limit, in the one form that needs no request to be read.
-async fn turn_away(mut stream: TcpStream) {
-    let body = r#"{"type":"urn:highgate:problem:overloaded","title":"Gateway overloaded","status":503,"detail":"the gateway has reached its connection limit; try again","reason":"overloaded"}"#;
+/// Says 503 to a connection over a limit, in the one form that needs no request to be read. Where the port speaks TLS it
+/// would take a handshake to say so.
+async fn turn_away(worker: Rc<Worker>, mut stream: TcpStream, limit: Limit) {
+    worker.metrics.limited(limit);
+    if worker.door.tls().is_some() {
+        return;
+    }
+    let whose = if limit == Limit::ConnectionsPerClient { "your address" } else { "the gateway" };
+    let body = format!(
+        r#"{{"type":"urn:highgate:problem:overloaded","title":"Gateway overloaded","status":503,"detail":"{whose} has reached its connection limit; try again","reason":"overloaded"}}"#
+    );
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
          Retry-After: 1\r\nX-Fencing-Reason: overloaded\r\nConnection: close\r\n\r\n{body}",
@@ -106,20 +116,44 @@ async fn turn_away(mut stream: TcpStream) {
     hear_out(&mut stream, &answer).await;
 }
 
-async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let conduct = Conduct::new(peer);
-    let slot = worker.connections.insert(conduct.clone());
+/// Counts a connection, finds out whose it is, and serves it.
+async fn serve(worker: Rc<Worker>, mut stream: TcpStream, peer: SocketAddr) {
     worker.open_connections.fetch_add(1, Ordering::Relaxed);
+    if let Some(client) = introduced(&worker, &mut stream, peer).await {
+        match worker.clients.connect(client.ip()) {
+            Some(_place) => serve_client(&worker, stream, client).await,
+            None => turn_away(worker.clone(), stream, Limit::ConnectionsPerClient).await,
+        }
+    }
+    worker.open_connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whose connection it is, by its PROXY header where there has to be one. None: it is not served.
+async fn introduced(worker: &Worker, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
+    let Some(proxies) = &worker.proxies else { return Some(peer) };
+    match introduce(proxies, stream, peer, worker.patience.header).await {
+        Ok(client) => Some(client),
+        Err(error) => {
+            worker.metrics.limited(Limit::ProxyProtocol);
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(%peer, error, "a connection without the PROXY header that it needs");
+            None
+        }
+    }
+}
+
+async fn serve_client(worker: &Rc<Worker>, stream: TcpStream, client: SocketAddr) {
+    let conduct = Conduct::new(client);
+    let slot = worker.connections.insert(conduct.clone());
     worker.stir();
     // An answer that is sent late because of Nagle helps nobody; if it cannot be turned off, so be it.
     let _ = stream.set_nodelay(true);
-    match open_unless_told_to_leave(&worker, stream, &conduct).await {
+    match open_unless_told_to_leave(worker, stream, &conduct).await {
         Some((Protocol::Http1, stream)) => serve_http1(worker.clone(), stream, conduct).await,
         Some((Protocol::Http2, stream)) => serve_http2(worker.clone(), stream, conduct).await,
         None => {}
     }
     worker.connections.remove(slot);
-    worker.open_connections.fetch_sub(1, Ordering::Relaxed);
 }
 
 enum Protocol {
@@ -143,7 +177,7 @@ async fn open_unless_told_to_leave(
 /// Waits for the client to say what it speaks, and shakes hands first where the port speaks TLS. None: it left, or was
 /// too slow, or speaks something else.
 async fn open(worker: &Worker, stream: TcpStream, conduct: &Conduct) -> Option<(Protocol, Stream)> {
-    let (door, limit) = (&worker.door, worker.header_timeout);
+    let (door, limit) = (&worker.door, worker.patience.header);
     let Some(server) = door.tls() else {
         let protocol = tokio::time::timeout(limit, sniff(&stream, door, conduct)).await.ok()??;
         return Some((protocol, Stream::Plain(stream)));
@@ -179,10 +213,11 @@ async fn sniff(stream: &TcpStream, door: &Door, conduct: &Conduct) -> Option<Pro
 }
 
 async fn serve_http1(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
-    let strict = Strict::new(stream, conduct.clone());
+    let limits = worker.limits.head;
+    let strict = Strict::new(stream, conduct.clone(), limits);
     let connection = http1::Builder::new()
-        .max_buf_size(MAX_HEAD)
-        .max_headers(MAX_HEADERS)
+        .max_buf_size(limits.bytes.max(MIN_BUFFER))
+        .max_headers(limits.fields)
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(strict), gate(worker, conduct.clone()));
     let mut connection = pin!(connection);
@@ -197,12 +232,14 @@ async fn serve_http1(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
 
 async fn serve_http2(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
     conduct.multiplexes();
+    let limits = worker.limits;
+    let header_list = limits.head.bytes.max(MIN_BUFFER) * HEADER_LIST_FACTOR;
     let connection = http2::Builder::new(OnThisCore)
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL)
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(MAX_HEADER_LIST)
+        .max_concurrent_streams(limits.streams_per_connection)
+        .max_header_list_size(u32::try_from(header_list).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), gate(worker, conduct.clone()));
     let mut connection = pin!(connection);
     obey(&conduct, |cx, finish| {

@@ -5,6 +5,7 @@
 //! compare-and-swap, so that nothing but the write lies between admission and the wire.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,6 +19,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout_at;
 use tower::{Layer, Service};
 
+use super::accept::Conduct;
 use super::claim::{ClaimError, Malformed, Stand, Waiver, claim_again, names_resource};
 use super::entitle::{Entitled, Sender};
 use super::forward::body::{Upload, UploadError};
@@ -29,7 +31,7 @@ use crate::controls::{Rule, breaks};
 use crate::ledger::{self, Denied, Permit};
 use crate::metrics::Decision;
 use crate::store::Unproved;
-use crate::tls::{self, Identity};
+use crate::tls;
 
 #[derive(Clone)]
 pub(crate) struct FenceLayer {
@@ -75,8 +77,7 @@ where
             let Claimed { head, body, route, stand, aliases, floor, entitled, table, client, mut story } =
                 claimed;
             let names = Names { aliases, floor, table };
-            let certificate = client.identity();
-            let judged = judge(&worker, &route, stand, names, (entitled, certificate), &head, body).await;
+            let judged = judge(&worker, &route, stand, names, (entitled, &client), &head, body).await;
             worker.metrics.decided(story.started.elapsed());
             let (upload, line, fenced, decision) = match judged {
                 Ok(passed) => passed,
@@ -106,11 +107,11 @@ async fn judge(
     route: &Arc<Route>,
     stand: Stand,
     mut names: Names,
-    (mut entitled, certificate): (Entitled, Option<&Identity>),
+    (mut entitled, client): (Entitled, &Conduct),
     head: &Parts,
     body: Incoming,
 ) -> Result<Passed, Refusal> {
-    let sender = Sender { certificate, headers: &head.headers };
+    let sender = Sender { certificate: client.identity(), headers: &head.headers };
     let (resource, token) = match stand {
         Stand::Fenced { resource, token } => (resource, token),
         Stand::Unfenced => return pass(worker, route, head, body, Decision::Unfenced).await,
@@ -124,7 +125,8 @@ async fn judge(
         }
     };
     names.check_floor(worker, route, &resource, token)?;
-    let request = Waiting { worker, route, token, held_since: Cell::new(None) };
+    let address = client.peer().ip();
+    let request = Waiting { worker, route, address, token, held_since: Cell::new(None) };
     request.to(&resource, &names.aliases).wait_until_open().await?;
     entitled.holds(route, &worker.ledger, token, names.all(&resource))?;
     let upload = prepare(worker, route, head, body).await?;
@@ -222,6 +224,8 @@ async fn prepare(worker: &Worker, route: &Route, head: &Parts, body: Incoming) -
 struct Approach<'a> {
     worker: &'a Worker,
     route: &'a Route,
+    /// The client's.
+    address: IpAddr,
     resource: &'a Resource,
     token: Token,
     /// Since when the request waits: the hold time-out counts over all its waits, under whatever names.
@@ -245,16 +249,18 @@ impl Drop for Approach<'_> {
 struct Waiting<'a> {
     worker: &'a Worker,
     route: &'a Route,
+    address: IpAddr,
     token: Token,
     held_since: Cell<Option<Instant>>,
 }
 
 impl Waiting<'_> {
     fn to<'a>(&'a self, resource: &'a Resource, aliases: &'a [Resource]) -> Approaches<'a> {
-        let Self { worker, route, token, held_since } = self;
+        let Self { worker, route, address, token, held_since } = self;
         let to = |resource| Approach {
             worker,
             route,
+            address: *address,
             resource,
             token: *token,
             held_since,
@@ -317,7 +323,22 @@ impl Approach<'_> {
     }
 
     fn late(&self) -> Refusal {
-        if self.worker.store.is_away() { Refusal::StoreUnavailable } else { Refusal::Raising }
+        if self.worker.store.is_away() {
+            return Refusal::StoreUnavailable;
+        }
+        if self.asked {
+            // A raise that came to nothing. Whoever only waits at the mark has cost the store nothing.
+            self.worker.clients.refuse(self.address);
+        }
+        Refusal::Raising
+    }
+
+    /// The store is not asked for a client of whose tokens too many have failed, unless this one leads under another name.
+    fn check_bucket(&self) -> Result<(), Refusal> {
+        if !self.vouched && self.worker.clients.is_spent(self.address) {
+            return Err(Refusal::Throttled);
+        }
+        Ok(())
     }
 
     /// The resource's cell. Only a token that may raise makes a new one, for as long as it waits: others cost no memory.
@@ -358,6 +379,7 @@ impl Approach<'_> {
 
     /// Has the store find out whether the token was issued to who leads now, and raise the mark if so.
     async fn prove(&mut self) -> Result<Arc<ledger::Cell>, Refusal> {
+        self.check_bucket()?;
         self.asked = true;
         let block = self.route.on_unknown == OnUnknown::Block;
         let proof = self.worker.store.prove(self.resource.clone(), self.token, Some(block));
@@ -380,6 +402,7 @@ impl Approach<'_> {
         if self.asked {
             return Ok(());
         }
+        self.check_bucket()?;
         self.asked = true;
         let block = self.route.on_unknown == OnUnknown::Block;
         self.worker
@@ -424,7 +447,7 @@ async fn wait_under_every_name(
         alias.refuse_stale()?;
     }
     let not_issued = match first.wait_until_open().await {
-        Err(refusal @ Refusal::NotIssued { .. }) if !first.vouched => refusal,
+        Err(refusal @ (Refusal::NotIssued { .. } | Refusal::Throttled)) if !first.vouched => refusal,
         decided => return decided,
     };
     for alias in aliases {
@@ -433,7 +456,7 @@ async fn wait_under_every_name(
                 first.vouch();
                 return first.wait_until_open().await;
             }
-            Err(Refusal::NotIssued { .. }) => {}
+            Err(Refusal::NotIssued { .. } | Refusal::Throttled) => {}
             // It may pass later, or is frozen: that is not for good.
             Err(refusal) => return Err(refusal),
         }

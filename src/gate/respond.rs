@@ -24,7 +24,7 @@ use http_body_util::Full;
 use tower::{Layer, Service};
 
 use super::accept::{Busy, Conduct, Unreadable};
-use super::claim::ClaimError;
+use super::claim::{ClaimError, Malformed};
 use super::entitle::Forbidden;
 use super::forward::body::{Download, DownloadError};
 use super::{Inbound, Worker};
@@ -100,6 +100,8 @@ pub(crate) enum Refusal {
     /// This replica is not one of those that may pass requests.
     Fenced,
     Overloaded,
+    /// Too many requests of this client have failed for their tokens.
+    Throttled,
     /// The resource is new, and there are as many as there may be.
     NoRoom {
         limit: usize,
@@ -146,6 +148,16 @@ impl From<Forbidden> for Refusal {
 }
 
 impl Refusal {
+    /// Whether the token is to blame, and not the gateway or the moment.
+    pub(crate) fn blames_token(&self) -> bool {
+        let of_token = |why: &Malformed| matches!(why, Malformed::Token(_) | Malformed::DuplicateToken);
+        match self {
+            Self::NotIssued { .. } | Self::NoRoom { .. } => true,
+            Self::Unclaimed(ClaimError::Malformed(why)) => of_token(why),
+            _ => false,
+        }
+    }
+
     pub(crate) fn upstream_broken(how: &'static str) -> Self {
         Self::Upstream { fault: Fault::Broken(how), outcome: Outcome::Unknown }
     }
@@ -258,8 +270,12 @@ where
     }
 
     fn call(&mut self, request: Inbound) -> Self::Future {
-        let worker = self.worker.clone();
-        let busy = self.client.begin_request();
+        let (worker, client) = (self.worker.clone(), self.client.clone());
+        let busy = client.begin_request();
+        let is_last = client.has_begun(worker.limits.requests_per_connection);
+        if is_last {
+            client.takes_no_more();
+        }
         let line = worker.answers.line(&request, &self.client);
         let grpc = table::is_grpc(request.headers());
         let one_at_a_time = request.version() < Version::HTTP_2;
@@ -268,11 +284,13 @@ where
             let (mut response, story, refusal) = match answer.await {
                 Ok(Answer { response, story }) => (response, story, None),
                 Err(Refused { refusal, story }) => {
+                    let turned_away = refusal.blames_token() && !worker.clients.refuse(client.peer().ip());
+                    let refusal = if turned_away { Refusal::Throttled } else { refusal };
                     let response = table::response(&refusal, &story, grpc, &worker.token_header);
                     (response, story, Some(refusal))
                 }
             };
-            if one_at_a_time && worker.is_leaving() {
+            if one_at_a_time && (is_last || worker.is_leaving()) {
                 // The next request on this connection would meet its end. HTTP/2 says so for the whole connection.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

@@ -14,19 +14,19 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::accept::{Connections, accept};
+use super::accept::{Clients, Connections, Patience, accept};
 use super::forward::flight::Flights;
 use super::forward::pool::Pool;
 use super::forward::sockets::Sockets;
 use super::respond::Answers;
 use super::table::{RouteTable, RouteTables};
-use crate::config::{Listen, Route};
+use crate::config::{Limits, Listen, Proxies, Route};
 use crate::door::Door;
 use crate::drain::Phase;
 use crate::events::Bus;
 use crate::grants::InForce;
 use crate::ledger::Ledger;
-use crate::metrics::{Metrics, Prospects, RouteMetrics};
+use crate::metrics::{Limit, Metrics, Prospects, RouteMetrics};
 use crate::store::Store;
 
 /// How often flights are looked after while there are any: the accuracy of time-outs.
@@ -45,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) store: Store,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) bus: Bus,
+    /// What is counted of clients on all cores.
+    pub(crate) clients: Arc<Clients>,
     /// Connections on all cores.
     pub(crate) open_connections: Arc<AtomicUsize>,
     /// The gateway is about to leave.
@@ -61,10 +63,12 @@ pub(crate) struct Worker {
     table: RefCell<Option<Rc<InUse>>>,
     pub(crate) access: Arc<InForce>,
     pub(crate) token_header: HeaderName,
-    pub(crate) header_timeout: Duration,
+    pub(crate) patience: Patience,
     pub(crate) request_timeout: Duration,
-    idle_timeout: Duration,
     pub(crate) max_connections: usize,
+    pub(crate) limits: Limits,
+    pub(crate) proxies: Option<Proxies>,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) answers: Arc<Answers>,
     pub(crate) store: Store,
     pub(crate) ledger: Arc<Ledger>,
@@ -91,6 +95,7 @@ impl Worker {
             store,
             metrics,
             bus,
+            clients,
             open_connections,
             leaving,
             sockets,
@@ -101,10 +106,16 @@ impl Worker {
             table: RefCell::default(),
             access,
             token_header: listen.token_header,
-            header_timeout: listen.header_timeout,
+            patience: Patience {
+                header: listen.header_timeout,
+                idle: listen.idle_timeout,
+                send: listen.limits.send_timeout,
+            },
             request_timeout: listen.request_timeout,
-            idle_timeout: listen.idle_timeout,
             max_connections: listen.max_connections,
+            limits: listen.limits,
+            proxies: listen.proxies,
+            clients,
             answers,
             pool: Pool::new(sockets, store.ledger().validity().clone()),
             ledger: store.ledger().clone(),
@@ -179,7 +190,9 @@ impl Worker {
             self.flights.sweep(now);
             if now.saturating_duration_since(slow) >= SLOW_TICK {
                 slow = now;
-                self.connections.sweep(now, self.header_timeout, self.idle_timeout);
+                for _ in 0..self.connections.sweep(now, &self.patience) {
+                    self.metrics.limited(Limit::SendTimeout);
+                }
                 self.pool.sweep(now);
                 let _ = self.table();
             }

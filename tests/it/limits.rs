@@ -239,7 +239,7 @@ const NO_WINDOW: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
 #[test]
 fn an_http2_client_that_never_reads_its_answer_is_cut() {
     let origin = origin().answering(|_| reply(200).body("unread")).start();
-    let gate = gateway_to(&origin).listen("idle_timeout", "500ms").start();
+    let gate = gateway_to(&origin).listen("send_timeout", "500ms").start();
     let mut client = gate.connect();
     client.send([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_WINDOW, GET_ROOT].concat());
     origin.wait("the request", |seen| seen.requests.len() == 1);

@@ -1,6 +1,7 @@
 //! The gateway from the outside: in-process on port 0, and the real program where a process is the point.
 #![allow(clippy::unwrap_used)]
 
+mod abuse;
 mod audit;
 mod big;
 mod content;
@@ -9,6 +10,7 @@ mod durable;
 mod elections;
 mod faults;
 mod fence;
+mod floods;
 mod forward;
 mod framing;
 mod grammar;
@@ -26,6 +28,7 @@ mod limits;
 mod noise;
 mod orders;
 mod paths;
+mod proxied;
 mod reload;
 mod renames;
 mod sizes;

@@ -53,6 +53,16 @@ pub(super) enum Order {
     Break,
 }
 
+/// How long clients may take.
+pub(crate) struct Patience {
+    /// Over a head.
+    pub(crate) header: Duration,
+    /// Between two requests.
+    pub(crate) idle: Duration,
+    /// Without taking anything of an answer.
+    pub(crate) send: Duration,
+}
+
 /// A request under way on a connection, to the end of its answer.
 pub(crate) struct Busy {
     conduct: Rc<Conduct>,
@@ -118,6 +128,18 @@ impl Conduct {
         self.unreadable.set(Some((number, why)));
     }
 
+    /// Whether as many requests have begun as a connection may have.
+    pub(crate) fn has_begun(&self, most: Option<usize>) -> bool {
+        most.is_some_and(|most| self.begun.get() >= most as u64)
+    }
+
+    /// The request that has begun is the last. HTTP/1 says so in its answer; HTTP/2 tells the client to go elsewhere.
+    pub(crate) fn takes_no_more(&self) {
+        if self.is_multiplexed() {
+            self.tell(Order::Finish);
+        }
+    }
+
     /// The last answer is out; the client has a moment to close as well.
     pub(super) fn say_goodbye(&self) {
         self.tell(Order::Finish);
@@ -162,13 +184,17 @@ impl Conduct {
         self.order.get()
     }
 
-    fn check(&self, now: Instant, header_timeout: Duration, idle_timeout: Duration) {
+    /// True: the client is cut because it does not take its answer.
+    fn check(&self, now: Instant, patience: &Patience) -> bool {
         let since = |start: Instant| now.saturating_duration_since(start);
         if self.busy.get() > 0 {
-            if self.unread.get() > 0 && since(self.asked_at.get()) >= idle_timeout {
+            let cut = self.unread.get() > 0
+                && since(self.asked_at.get()) >= patience.send
+                && self.order.get() < Order::Break;
+            if cut {
                 self.tell(Order::Break);
             }
-            return;
+            return cut;
         }
         // HTTP/2 waits for the client to agree to the end; one that does not answer is not waited for.
         if self.finishing_since.get().is_some_and(|start| since(start) >= GOODBYE) {
@@ -177,10 +203,11 @@ impl Conduct {
         let idle = since(self.idle_since.get());
         let head = self.head_since.get().map(|start| since(start).min(idle));
         match head {
-            Some(head) if head >= header_timeout => self.tell(Order::Break),
-            None if idle >= idle_timeout => self.tell(Order::Finish),
+            Some(head) if head >= patience.header => self.tell(Order::Break),
+            None if idle >= patience.idle => self.tell(Order::Finish),
             _ => {}
         }
+        false
     }
 
     #[cfg(test)]
@@ -226,11 +253,10 @@ impl Connections {
         self.slots.borrow().len()
     }
 
-    /// Ends connections that take too long over a head or have been idle for too long.
-    pub(crate) fn sweep(&self, now: Instant, header_timeout: Duration, idle_timeout: Duration) {
-        for (_, conduct) in self.slots.borrow().iter() {
-            conduct.check(now, header_timeout, idle_timeout);
-        }
+    /// Ends connections that take too long over a head or an answer, or have been idle for too long. How many did not take
+    /// their answers.
+    pub(crate) fn sweep(&self, now: Instant, patience: &Patience) -> usize {
+        self.slots.borrow().iter().filter(|(_, conduct)| conduct.check(now, patience)).count()
     }
 
     /// Nothing new on any connection.

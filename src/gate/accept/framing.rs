@@ -12,9 +12,9 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
+use crate::config::HeadLimits;
 use chunk::Chunks;
 use head::judge;
-pub(super) use head::{MAX_HEAD, MAX_HEADERS};
 pub(crate) use head::{Unreadable, too_large};
 pub(super) use strict::Strict;
 
@@ -47,6 +47,7 @@ enum Rest {
 
 #[derive(Debug)]
 struct Framing {
+    limits: HeadLimits,
     state: State,
     /// Heads that went on to hyper.
     heads: u64,
@@ -55,8 +56,8 @@ struct Framing {
 }
 
 impl Framing {
-    fn new() -> Self {
-        Self { state: State::Head, heads: 0, searched: 0 }
+    fn new(limits: HeadLimits) -> Self {
+        Self { limits, state: State::Head, heads: 0, searched: 0 }
     }
 
     /// Follows bytes that hyper has not seen. How many of them may go on, and what the others are.
@@ -103,17 +104,17 @@ impl Framing {
         // The end may straddle what was searched and what has come since.
         let from = skipped.max(self.searched.saturating_sub(3));
         match end_of_head(bytes, from) {
-            Some(end) if end <= MAX_HEAD => {
+            Some(end) if end <= self.limits.bytes => {
                 self.searched = 0;
-                self.state = judge(&bytes[..end])?;
+                self.state = judge(&bytes[..end], self.limits)?;
                 self.heads += 1;
                 Ok(Some(end))
             }
-            None if bytes.len() <= MAX_HEAD => {
+            None if bytes.len() <= self.limits.bytes => {
                 self.searched = bytes.len();
                 Ok(None)
             }
-            _ => Err(Unreadable::too_long(bytes)),
+            _ => Err(Unreadable::too_long(bytes, self.limits.bytes)),
         }
     }
 

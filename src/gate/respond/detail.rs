@@ -23,10 +23,7 @@ pub(super) fn detail(refusal: &Refusal, story: &Story, token_header: &HeaderName
             spelled(token_header.as_str())
         ),
         Refusal::Unclaimed(why) => why.to_string(),
-        Refusal::Unreadable(Unreadable::Ambiguous(why) | Unreadable::TooLarge(why)) => (*why).to_owned(),
-        Refusal::Unreadable(Unreadable::TargetTooLong) => {
-            "the request's target is longer than a request's head may be, 64 KiB".to_owned()
-        }
+        Refusal::Unreadable(why) => unreadable(*why),
         Refusal::TargetTooLong => "the target is too long for the upstream's base path".to_owned(),
         Refusal::SlowRequest => "the request body did not arrive in time; nothing was forwarded".to_owned(),
         Refusal::BrokenRequest => "the request body broke off; nothing was forwarded".to_owned(),
@@ -71,6 +68,10 @@ pub(super) fn detail(refusal: &Refusal, story: &Story, token_header: &HeaderName
              those that it knows go on",
             meant(story)
         ),
+        Refusal::Throttled => format!(
+            "too many requests from your address have failed for their tokens, and token {token} would have to be looked up; \
+             bring the mark of {resource}, or try again later"
+        ),
         Refusal::Overloaded => format!("too many requests for {resource} are waiting; try again"),
         Refusal::Upstream { fault: Fault::Broken(how) | Fault::Slow(how), outcome } => {
             let effect = match outcome {
@@ -79,6 +80,17 @@ pub(super) fn detail(refusal: &Refusal, story: &Story, token_header: &HeaderName
             };
             format!("the upstream failed: {how}; {effect}")
         }
+    }
+}
+
+fn unreadable(why: Unreadable) -> String {
+    match why {
+        Unreadable::Ambiguous(why) => why.to_owned(),
+        Unreadable::TargetTooLong(most) => {
+            format!("the request's target is longer than a request's head may be, {} KiB", most >> 10)
+        }
+        Unreadable::TooLong(most) => format!("the request's head is larger than {} KiB", most >> 10),
+        Unreadable::TooManyFields(most) => format!("the request has more than {most} header fields"),
     }
 }
 

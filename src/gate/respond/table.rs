@@ -57,8 +57,10 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
             close: true,
             ..match why {
                 Unreadable::Ambiguous(_) => row(StatusCode::BAD_REQUEST, "malformed", "Malformed request", 3),
-                Unreadable::TargetTooLong => row(StatusCode::URI_TOO_LONG, "malformed", "Target too long", 3),
-                Unreadable::TooLarge(_) => {
+                Unreadable::TargetTooLong(_) => {
+                    row(StatusCode::URI_TOO_LONG, "malformed", "Target too long", 3)
+                }
+                Unreadable::TooLong(_) | Unreadable::TooManyFields(_) => {
                     row(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "malformed", "Request head too large", 3)
                 }
             }
@@ -85,6 +87,7 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
         Refusal::StoreUnavailable => unavailable("store-unavailable", "Token store unavailable"),
         Refusal::Fenced => unavailable("fenced", "Replica fenced"),
         Refusal::Overloaded => unavailable("overloaded", "Gateway overloaded"),
+        Refusal::Throttled => unavailable("overloaded", "Too many bogus tokens"),
         Refusal::NoRoom { .. } => unavailable("overloaded", "Too many resources"),
         Refusal::Upstream { fault: Fault::Broken(_), .. } => {
             Verdict { level: Level::WARN, ..row(StatusCode::BAD_GATEWAY, "upstream", "Upstream failed", 14) }
@@ -123,6 +126,7 @@ pub(super) fn decision(refusal: &Refusal) -> Decision {
 pub(super) fn limit(refusal: &Refusal) -> Option<Limit> {
     match refusal {
         Refusal::NoRoom { .. } => Some(Limit::MaxResources),
+        Refusal::Throttled => Some(Limit::RefusalsPerSecond),
         _ => None,
     }
 }

@@ -15,6 +15,7 @@ use super::{Origin, eventually};
 
 pub(crate) struct Builder {
     listen: Table,
+    store: Table,
     /// The secrets of the admin port and of the elections port, if there is one.
     secrets: Option<(&'static str, &'static str)>,
     /// TLS of the admin port and of the elections port.
@@ -41,8 +42,16 @@ pub(crate) fn gateway_to(origin: &Origin) -> Builder {
 
 /// The same for an upstream that need not be there.
 pub(crate) fn gateway(upstream: SocketAddr) -> Builder {
-    let (listen, routes) = (Table::new(), vec![route(upstream)]);
-    Builder { listen, secrets: None, tls: [None, None], bearers: Vec::new(), grants: Vec::new(), routes }
+    let ([listen, store], routes) = ([Table::new(), Table::new()], vec![route(upstream)]);
+    Builder {
+        listen,
+        store,
+        secrets: None,
+        tls: [None, None],
+        bearers: Vec::new(),
+        grants: Vec::new(),
+        routes,
+    }
 }
 
 fn route(upstream: SocketAddr) -> Table {
@@ -92,6 +101,12 @@ impl Builder {
     /// Sets a key of the data port.
     pub(crate) fn listen(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.listen.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Sets a key of the store.
+    pub(crate) fn store(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.store.insert(key.to_owned(), value.into());
         self
     }
 
@@ -161,7 +176,9 @@ impl Builder {
             config.insert("secrets".into(), section("file", &file.to_string_lossy()).into());
             config.insert("grants".into(), self.grants.clone().into());
         }
-        config.insert("store".into(), section("path", &folder.to_string_lossy()).into());
+        let mut store = section("path", &folder.to_string_lossy());
+        store.extend(self.store.clone());
+        config.insert("store".into(), store.into());
         config.insert("shutdown".into(), shutdown.into());
         config.insert("routes".into(), self.routes.clone().into());
         let text = toml::to_string(&config).expect("a table is TOML");
@@ -228,6 +245,14 @@ impl Running {
 
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address)
+    }
+
+    /// How many have met a limit.
+    pub(crate) fn limited(&self, limit: &str) -> u64 {
+        let series = format!("highgate_limited_total{{limit=\"{limit}\"}} ");
+        let metrics = self.admin("/metrics").text().to_owned();
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {series}"))
     }
 
     pub(crate) fn admin(&self, path: &str) -> Response {

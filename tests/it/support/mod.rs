@@ -9,6 +9,7 @@ mod front;
 mod gate;
 mod h2;
 mod h2_origin;
+pub(crate) mod h2_raw;
 mod h2_stream;
 mod log;
 mod origin;

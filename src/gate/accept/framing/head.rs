@@ -3,14 +3,14 @@
 //! Heads are parsed with the same parser as hyper's, so that the two never disagree on a line, and every head that hyper
 //! would turn down is turned down here first: an answer of the gateway says that it is one, and hyper's own do not.
 
+use std::mem::MaybeUninit;
+
 use http::request::Parts;
 
 use super::State;
 use super::chunk::Chunks;
+use crate::config::{HeadLimits, MOST_FIELDS};
 
-/// The largest head, and the most fields in it.
-pub(in crate::gate::accept) const MAX_HEAD: usize = 64 << 10;
-pub(in crate::gate::accept) const MAX_HEADERS: usize = 100;
 /// Larger lengths are negative numbers to some software.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
@@ -26,39 +26,40 @@ pub(super) const STAND_IN_FOR_HEAD: &[u8] =
 pub(crate) enum Unreadable {
     /// It has no reading, or more than one.
     Ambiguous(&'static str),
-    TargetTooLong,
-    TooLarge(&'static str),
+    /// It is longer than a whole head may be, so many bytes.
+    TargetTooLong(usize),
+    /// It has more than so many bytes.
+    TooLong(usize),
+    /// It has more than so many fields.
+    TooManyFields(usize),
 }
-
-const TOO_MANY: &str = "the request has more than 100 header fields";
-const TOO_LONG: &str = "the request's head is larger than 64 KiB";
 
 impl Unreadable {
     /// Of a head that is too long, whether or not it is there to its end: is it one long line?
-    pub(super) fn too_long(head: &[u8]) -> Self {
-        let beginning = &head[..head.len().min(MAX_HEAD)];
-        if beginning.contains(&b'\n') { Self::TooLarge(TOO_LONG) } else { Self::TargetTooLong }
+    pub(super) fn too_long(head: &[u8], most: usize) -> Self {
+        let beginning = &head[..head.len().min(most)];
+        if beginning.contains(&b'\n') { Self::TooLong(most) } else { Self::TargetTooLong(most) }
     }
 }
 
 /// Why a head that did not come through this reader is too large, if it is: one of HTTP/2.
-pub(crate) fn too_large(head: &Parts) -> Option<Unreadable> {
-    if head.headers.len() > MAX_HEADERS {
-        return Some(Unreadable::TooLarge(TOO_MANY));
+pub(crate) fn too_large(head: &Parts, limits: HeadLimits) -> Option<Unreadable> {
+    if head.headers.len() > limits.fields {
+        return Some(Unreadable::TooManyFields(limits.fields));
     }
     let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
-    (fields + target > MAX_HEAD).then_some(Unreadable::TooLarge(TOO_LONG))
+    (fields + target > limits.bytes).then_some(Unreadable::TooLong(limits.bytes))
 }
 
 /// What follows this head, if nobody could see it otherwise.
-pub(super) fn judge(head: &[u8]) -> Result<State, Unreadable> {
+pub(super) fn judge(head: &[u8], limits: HeadLimits) -> Result<State, Unreadable> {
     let ambiguous = |why| Err(Unreadable::Ambiguous(why));
-    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut request = httparse::Request::new(&mut headers);
-    match request.parse(head) {
+    let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(head, &mut headers[..limits.fields]) {
         Ok(httparse::Status::Complete(end)) if end == head.len() => {}
-        Err(httparse::Error::TooManyHeaders) => return Err(Unreadable::TooLarge(TOO_MANY)),
+        Err(httparse::Error::TooManyHeaders) => return Err(Unreadable::TooManyFields(limits.fields)),
         _ => return ambiguous("the request head cannot be read"),
     }
     if !is_target(request.path.unwrap_or_default()) {

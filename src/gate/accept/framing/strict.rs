@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::head::{STAND_IN, STAND_IN_FOR_HEAD};
 use super::{Framing, Rest};
+use crate::config::HeadLimits;
 use crate::gate::accept::Conduct;
 
 /// How much is read at once of a head that came in pieces, or of what nobody reads.
@@ -40,8 +41,8 @@ enum End {
 struct BadChunk;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Strict<S> {
-    pub(in crate::gate::accept) fn new(stream: S, conduct: Rc<Conduct>) -> Self {
-        Self { stream, framing: Framing::new(), conduct, held: BytesMut::new(), passed: 0, end: None }
+    pub(in crate::gate::accept) fn new(stream: S, conduct: Rc<Conduct>, limits: HeadLimits) -> Self {
+        Self { stream, framing: Framing::new(limits), conduct, held: BytesMut::new(), passed: 0, end: None }
     }
 
     /// Judges bytes that have just come, none being held. How many of them go on at once.
