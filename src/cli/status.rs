@@ -40,7 +40,9 @@ async fn show(client: &Client, resource: Option<&Resource>, json: bool) -> Resul
         return Ok(format!("{state:#}\n"));
     }
     Ok(match state["resources"].as_array() {
-        Some(resources) => in_words(resources) + &footnote(&count) + &replicas::text(&count.overview),
+        Some(resources) => {
+            in_words(resources) + &room(state) + &footnote(&count) + &replicas::text(&count.overview)
+        }
         None => table(std::slice::from_ref(state)) + &footnote(&count),
     })
 }
@@ -55,6 +57,19 @@ async fn fetch(client: &Client, resource: Option<&Resource>) -> Result<Value, Fa
 
 fn in_words(resources: &[Value]) -> String {
     if resources.is_empty() { "no token has been seen yet\n".to_owned() } else { table(resources) }
+}
+
+/// A word on how many resources there may be, once most of the room is taken.
+fn room(state: &Value) -> String {
+    let number = |key: &str| state[key].as_u64().unwrap_or_default();
+    let (total, most) = (number("total"), number("max_resources"));
+    if most == 0 || total < most - most / 10 {
+        return String::new();
+    }
+    let beyond = if total < most { "beyond, new names will be" } else { "new names are" };
+    format!(
+        "\n{total} of {most} resources (max_resources of [store]): {beyond} refused, and those that are known go on\n"
+    )
 }
 
 /// All resources, as if they had come in one part.
@@ -170,6 +185,15 @@ mod tests {
         let one = Client::new(&[address(&first)], None).unwrap();
         let text = show(&one, Some(&Resource::parse("a").unwrap()), false).await.unwrap();
         assert_eq!(text.lines().nth(1).unwrap().split_whitespace().nth(4), Some("3"), "{text}");
+    }
+
+    #[test]
+    fn a_store_that_is_nearly_full_of_names_is_told_of() {
+        let at = |total: u64| room(&json!({ "total": total, "max_resources": 100 }));
+        assert_eq!((at(0), at(89)), (String::new(), String::new()));
+        assert!(at(90).contains("90 of 100") && at(90).contains("will be refused"), "{}", at(90));
+        assert!(at(100).contains("new names are refused"), "{}", at(100));
+        assert_eq!(room(&json!({ "total": 5 })), "", "an older gateway does not say");
     }
 
     #[test]

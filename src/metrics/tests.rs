@@ -69,6 +69,7 @@ fn series_of<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
 fn every_metric_is_shown_with_its_help_and_type_and_is_documented() {
     let (metrics, ledger) = (Metrics::new(10), ledger());
     open_at(&ledger, "a", 7);
+    ledger.limit_resources(10);
     metrics.stored_marks(&ledger);
     let route = metrics.route("r", matched());
     route.upstream(Duration::from_millis(3));
@@ -210,6 +211,7 @@ fn a_token_is_never_a_label() {
         "decision",
         "generation",
         "le",
+        "limit",
         "reason",
         "resource",
         "route",

@@ -15,6 +15,7 @@ mod keys;
 mod mutate;
 mod options;
 mod panics;
+mod proxy;
 mod routes;
 mod target;
 mod threads;

@@ -1,8 +1,14 @@
 //! Connections through a load balancer that says whose they are.
 
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
-use crate::support::{Client, GateBuilder, Origin, PATIENCE, Running, gateway_to, get, origin, post};
+use crate::support::{
+    Authority, Client, GateBuilder, Origin, PATIENCE, Running, gateway_to, get, origin, post, secure,
+};
 
 fn from(networks: &[&str]) -> toml::Value {
     let from = networks.iter().map(|network| toml::Value::from(*network)).collect::<Vec<_>>();
@@ -110,4 +116,39 @@ fn limits_are_those_of_the_client_behind_the_balancer() {
     first.ask(&get("/")).is_ok();
     introduced(&gate, OF_CLIENT).response().is_refused(503, "overloaded");
     introduced(&gate, "PROXY TCP4 192.0.2.8 10.0.0.1 56250 443\r\n").ask(&get("/")).is_ok();
+}
+
+/// A balancer that takes one connection, and says that it is the client's.
+fn balancer(gate: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut gateway = TcpStream::connect(gate).unwrap();
+        gateway.write_all(OF_CLIENT).unwrap();
+        let (mut up, mut down) = (client.try_clone().unwrap(), gateway.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut down, &mut client));
+        std::io::copy(&mut up, &mut gateway)
+    });
+    address
+}
+
+#[test]
+fn the_header_comes_before_tls() {
+    let origin = origin().start();
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = authority.server(&["gate.test"]).write(folder.path(), "server");
+    let file = |name: &str, file: &Path| (name.to_owned(), file.display().to_string().into());
+    let tls = toml::Table::from_iter([file("cert", &cert), file("key", &key)]);
+    let gate = behind_a_balancer(&origin).listen("tls", tls).start();
+    for _ in 0..2 {
+        secure(balancer(gate.address), &authority)
+            .named("gate.test")
+            .ask(&post("/").token(7))
+            .unwrap()
+            .is_ok();
+        assert_eq!(told(&origin), "192.0.2.7");
+    }
+    assert!(secure(gate.address, &authority).named("gate.test").ask(&get("/")).is_err(), "it has no header");
 }

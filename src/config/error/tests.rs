@@ -100,7 +100,7 @@ fn unknown_keys_and_wrong_types_are_named_by_their_full_path() {
     for (text, expected) in [
         (
             "[listen]\nadress = 'x'",
-            "f.toml:2:1: listen.adress: unknown key; allowed: address, workers, header_timeout, idle_timeout, request_timeout, max_connections, token_header, tls, insecure",
+            "f.toml:2:1: listen.adress: unknown key; allowed: address, workers, header_timeout, idle_timeout, request_timeout, send_timeout, max_connections, connections_per_client, requests_per_connection, streams_per_connection, max_head, max_headers, refusals_per_second, refusals_burst, token_header, proxy_protocol, tls, insecure",
         ),
         (
             "listne = 1",

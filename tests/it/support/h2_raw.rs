@@ -104,8 +104,9 @@ impl RawH2 {
         }
     }
 
-    /// Whether the gateway says that it ends the connection, or just does.
-    pub(crate) fn ends(&mut self) -> bool {
-        self.wait_for(GOAWAY).is_none_or(|last_words| last_words.len() >= 8)
+    /// Why the gateway says that it ends the connection. None: it just does.
+    pub(crate) fn last_words(&mut self) -> Option<u32> {
+        let code = *self.wait_for(GOAWAY)?.get(4..)?.first_chunk()?;
+        Some(u32::from_be_bytes(code))
     }
 }
