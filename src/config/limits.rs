@@ -88,3 +88,49 @@ impl Limits {
         changes.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::{ROUTE, parse, refusal};
+
+    fn listen(lines: &str) -> String {
+        format!("[listen]\n{lines}\n{ROUTE}")
+    }
+
+    #[test]
+    fn none_is_no_limit_and_a_change_needs_a_restart() {
+        let limits = parse(ROUTE).unwrap().listen.limits;
+        assert_eq!((limits.connections_per_client, limits.requests_per_connection), (None, None));
+        assert_eq!(
+            (limits.head.bytes, limits.head.fields, limits.streams_per_connection),
+            (65_536, 100, 200)
+        );
+        assert!(parse(&listen("refusals_per_second = 0")).unwrap().listen.limits.refusals.is_none());
+        let lines = "connections_per_client = 5\nmax_head = '8KiB'\nrefusals_burst = 1";
+        let changed = parse(&listen(lines)).unwrap();
+        assert_eq!(
+            parse(ROUTE).unwrap().needs_restart(&changed),
+            ["listen.connections_per_client", "listen.max_head", "listen.refusals_burst"]
+        );
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        for (line, start) in [
+            ("connections_per_client = -1", "f.toml:2:26: listen.connections_per_client: -1 is out of range"),
+            ("streams_per_connection = 0", "f.toml:2:26: listen.streams_per_connection: 0 is out of range"),
+            ("max_headers = 5", "f.toml:2:15: listen.max_headers: 5 is out of range"),
+            ("max_head = '4KiB'", "f.toml:2:12: listen.max_head: \"4KiB\" is too small or too large"),
+            ("send_timeout = '0s'", "f.toml:2:16: listen.send_timeout: zero is not possible here"),
+            ("proxy_protocol = {}", "f.toml:2:18: listen.proxy_protocol.from: is missing"),
+            ("proxy_protocol = { from = [] }", "f.toml:2:27: listen.proxy_protocol.from: is empty"),
+            (
+                "proxy_protocol = { from = ['10.0.0.1/8'] }",
+                "f.toml:2:28: listen.proxy_protocol.from[0]: \"10.0.0.1/8\" has bits set beyond its prefix; allowed: ",
+            ),
+        ] {
+            let message = refusal(&listen(line));
+            assert!(message.starts_with(start), "{message}");
+        }
+    }
+}

@@ -8,6 +8,7 @@
 mod clients;
 mod conduct;
 mod framing;
+mod outlet;
 
 use std::future::Future;
 use std::io;
@@ -29,6 +30,7 @@ use conduct::Order;
 pub(crate) use conduct::{Busy, Conduct, Connections, Patience};
 use framing::Strict;
 pub(crate) use framing::{Unreadable, too_large};
+use outlet::Outlet;
 
 use super::{Worker, gate};
 use crate::door::Door;
@@ -214,7 +216,7 @@ async fn sniff(stream: &TcpStream, door: &Door, conduct: &Conduct) -> Option<Pro
 
 async fn serve_http1(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
     let limits = worker.limits.head;
-    let strict = Strict::new(stream, conduct.clone(), limits);
+    let strict = Strict::new(Outlet::new(stream, conduct.clone()), conduct.clone(), limits);
     let connection = http1::Builder::new()
         .max_buf_size(limits.bytes.max(MIN_BUFFER))
         .max_headers(limits.fields)
@@ -240,7 +242,7 @@ async fn serve_http2(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
         .keep_alive_timeout(PING_INTERVAL)
         .max_concurrent_streams(limits.streams_per_connection)
         .max_header_list_size(u32::try_from(header_list).unwrap_or(u32::MAX))
-        .serve_connection(TokioIo::new(stream), gate(worker, conduct.clone()));
+        .serve_connection(TokioIo::new(Outlet::new(stream, conduct.clone())), gate(worker, conduct.clone()));
     let mut connection = pin!(connection);
     obey(&conduct, |cx, finish| {
         if finish {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::h2_raw::{END_HEADERS, END_STREAM, GET, GOAWAY, HEADERS, RawH2, frame};
+use crate::support::h2_raw::{END_HEADERS, END_STREAM, GET, GOAWAY, HEADERS, RawH2, SETTINGS, frame};
 use crate::support::{
     Client, H2, PATIENCE, Pending, Response, Running, eventually, gateway_to, get, origin, post, reply,
 };
@@ -199,6 +199,28 @@ fn a_client_that_does_not_read_is_cut_and_its_request_goes_on_to_its_end() {
     gate.comes_to_rest();
     gate.ask(&post("/").token(8)).is_ok();
     assert!(gate.admin("/metrics").text().contains("highgate_unknown_outcomes_total{route=\"ledger\"} 0"));
+}
+
+/// Each answer fits into the gateway's own buffers, so that nobody asks its body for more.
+#[test]
+fn a_client_that_asks_and_asks_and_never_reads_is_cut() {
+    let origin = origin().answering(|_| reply(200).body("x".repeat(30 << 10))).start();
+    let gate = gateway_to(&origin).listen("send_timeout", "300ms").start();
+    let mut client = gate.connect();
+    for _ in 0..1000 {
+        client.send(get("/").bytes());
+    }
+    eventually("the client is cut", || gate.limited("send_timeout") == 1);
+    gate.ask(&get("/")).is_ok();
+}
+
+#[test]
+fn an_http2_client_is_told_how_many_streams_it_may_have() {
+    let origin = origin().start();
+    let gate = gateway_to(&origin).listen("streams_per_connection", 7).start();
+    let settings = RawH2::connect(gate.address).wait_for(SETTINGS).expect("the gateway greets");
+    let most = settings.chunks(6).find(|setting| setting[..2] == [0, 3]).expect("it says how many");
+    assert_eq!(most[2..], [0, 0, 0, 7]);
 }
 
 /// Within every idle time-out, a byte at a time.

@@ -28,6 +28,8 @@ pub(crate) struct Conduct {
     unread: Cell<usize>,
     /// When an answer was last asked for more.
     asked_at: Cell<Instant>,
+    /// Since when there is something to write and the client takes none of it.
+    stalled_since: Cell<Option<Instant>>,
     /// Since when nothing is busy, or when the connection began.
     idle_since: Cell<Instant>,
     /// Since when a request head is incomplete.
@@ -78,6 +80,7 @@ impl Conduct {
             busy: Cell::new(0),
             unread: Cell::new(0),
             asked_at: Cell::new(Instant::now()),
+            stalled_since: Cell::new(None),
             idle_since: Cell::new(Instant::now()),
             head_since: Cell::new(None),
             begun: Cell::new(0),
@@ -160,6 +163,13 @@ impl Conduct {
         self.head_since.set(reading.then_some(since));
     }
 
+    /// Whether there is something to write and the client does not take it.
+    pub(super) fn set_stalled(&self, stalled: bool) {
+        if stalled != self.stalled_since.get().is_some() {
+            self.stalled_since.set(stalled.then(Instant::now));
+        }
+    }
+
     /// The answer on this connection was cut. If the client does not read, nobody polls it: break it here.
     pub(crate) fn break_off(&self) {
         if self.one_at_a_time.get() {
@@ -187,14 +197,15 @@ impl Conduct {
     /// True: the client is cut because it does not take its answer.
     fn check(&self, now: Instant, patience: &Patience) -> bool {
         let since = |start: Instant| now.saturating_duration_since(start);
+        let unasked = (self.unread.get() > 0).then(|| self.asked_at.get());
+        let takes_nothing = [unasked, self.stalled_since.get()].into_iter().flatten();
+        if takes_nothing.into_iter().any(|start| since(start) >= patience.send) {
+            let is_first = self.order.get() < Order::Break;
+            self.tell(Order::Break);
+            return is_first;
+        }
         if self.busy.get() > 0 {
-            let cut = self.unread.get() > 0
-                && since(self.asked_at.get()) >= patience.send
-                && self.order.get() < Order::Break;
-            if cut {
-                self.tell(Order::Break);
-            }
-            return cut;
+            return false;
         }
         // HTTP/2 waits for the client to agree to the end; one that does not answer is not waited for.
         if self.finishing_since.get().is_some_and(|start| since(start) >= GOODBYE) {
