@@ -196,6 +196,7 @@ fn a_client_that_does_not_read_is_cut_and_its_request_goes_on_to_its_end() {
     seven.send(post("/").token(7).bytes());
     seven.response_head();
     eventually("the client is cut", || gate.limited("send_timeout") == 1);
+    origin.wait("the answer is read to its end", |seen| seen.requests[0].sent == SIZE);
     gate.comes_to_rest();
     gate.ask(&post("/").token(8)).is_ok();
     assert!(gate.admin("/metrics").text().contains("highgate_unknown_outcomes_total{route=\"ledger\"} 0"));
