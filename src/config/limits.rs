@@ -17,7 +17,7 @@ pub struct Limits {
     /// Streams at once on an HTTP/2 connection.
     pub streams_per_connection: u32,
     pub head: HeadLimits,
-    /// None: bogus tokens and raises that fail are not counted.
+    /// None: requests that fail for their tokens are not counted.
     pub refusals: Option<RefusalLimits>,
     /// How long a client may take nothing of an answer that waits for it.
     pub send_timeout: Duration,

@@ -323,14 +323,7 @@ impl Approach<'_> {
     }
 
     fn late(&self) -> Refusal {
-        if self.worker.store.is_away() {
-            return Refusal::StoreUnavailable;
-        }
-        if self.asked {
-            // A raise that came to nothing. Whoever only waits at the mark has cost the store nothing.
-            self.worker.clients.refuse(self.address);
-        }
-        Refusal::Raising
+        if self.worker.store.is_away() { Refusal::StoreUnavailable } else { Refusal::Raising }
     }
 
     /// The store is not asked for a client of whose tokens too many have failed, unless this one leads under another name.

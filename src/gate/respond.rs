@@ -148,7 +148,8 @@ impl From<Forbidden> for Refusal {
 }
 
 impl Refusal {
-    /// Whether the token is to blame, and not the gateway or the moment.
+    /// Whether the token or the name is to blame, and not the gateway or the moment: a raise that only takes long is
+    /// not, or thousands of resources that fail over together would look like an attack.
     pub(crate) fn blames_token(&self) -> bool {
         let of_token = |why: &Malformed| matches!(why, Malformed::Token(_) | Malformed::DuplicateToken);
         match self {

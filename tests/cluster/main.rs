@@ -24,6 +24,7 @@ mod orders;
 mod renames;
 mod restore;
 mod rolling;
+mod room;
 mod sealed;
 mod several;
 #[allow(dead_code, reason = "shared with tests/faults, which need more of it")]

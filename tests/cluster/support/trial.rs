@@ -31,6 +31,7 @@ pub(crate) struct Builder {
     validity: Duration,
     lock_delay: Duration,
     routes: Table,
+    listen: Table,
     store: Table,
     relayed: bool,
     /// The gateways know of one address of etcd only.
@@ -126,6 +127,7 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         validity,
         lock_delay: LOCK_DELAY,
         routes,
+        listen: Table::new(),
         store: Table::new(),
         relayed: false,
         narrowed: false,
@@ -159,6 +161,12 @@ impl Builder {
     /// Sets a key of the route.
     pub(crate) fn route(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.routes.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Sets a key of the data ports.
+    pub(crate) fn listen(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.listen.insert(key.to_owned(), value.into());
         self
     }
 
@@ -316,6 +324,7 @@ impl Builder {
             None => drop(route.insert("upstream".into(), place.upstream.clone().into())),
         }
         let mut config = Table::new();
+        config.insert("listen".into(), self.listen.clone().into());
         config.insert("store".into(), store.into());
         config.insert("log".into(), section(&[("access", "off")]).into());
         config
