@@ -45,7 +45,7 @@ fn nothing_is_looked_up_for_a_client_whose_tokens_were_bogus_too_often() {
     assert!(statuses.iter().all(|status| [403, 503].contains(status)), "{statuses:?}");
     assert!(refused as f64 <= 6.0 + seconds, "{refused} in {seconds} s");
     // Beside these, what three gateways ask for by themselves.
-    assert!((asked as f64) < 30.0 + 20.0 * seconds, "{asked} in {seconds} s");
+    assert!((asked as f64) < 30.0 + 15.0 * seconds, "{asked} in {seconds} s");
     client.ask(&write("ledger", leader.token)).is_ok();
     client.ask(&write("ledger", leader.token - 1)).is_refused(412, "stale");
     trial.passes_everywhere("ledger", leader.token);
