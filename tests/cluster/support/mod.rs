@@ -6,7 +6,6 @@
 //! not happen cannot be waited for.
 
 #[path = "../../it/support/authority.rs"]
-#[allow(dead_code, reason = "shared with tests/it, which need more of it")]
 mod authority;
 #[path = "../../../elector/tests/etcd/certificates.rs"]
 pub(crate) mod certificates;
