@@ -20,6 +20,20 @@ def pods(release: Release) -> Iterator[dict]:
         yield workload["spec"]["template"]
 
 
+def locked(test: unittest.TestCase, spec: dict) -> None:
+    test.assertIs(spec["automountServiceAccountToken"], False)
+    test.assertIs(spec["enableServiceLinks"], False)
+    test.assertIs(spec["securityContext"]["runAsNonRoot"], True)
+    test.assertGreater(spec["securityContext"]["runAsUser"], 0)
+    test.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+    for container in spec["containers"] + spec.get("initContainers", []):
+        context = container["securityContext"]
+        test.assertIs(context["allowPrivilegeEscalation"], False)
+        test.assertIs(context["readOnlyRootFilesystem"], True)
+        test.assertEqual(context["capabilities"], {"drop": ["ALL"]})
+        test.assertIn("requests", container["resources"])
+
+
 class Objects(unittest.TestCase):
     def test_the_linter_finds_nothing(self):
         for path in CASES + SHIPPED:
@@ -42,20 +56,7 @@ class Objects(unittest.TestCase):
         for name, release in releases():
             for pod in pods(release):
                 with self.subTest(name):
-                    self.locked(pod["spec"])
-
-    def locked(self, spec: dict):
-        self.assertIs(spec["automountServiceAccountToken"], False)
-        self.assertIs(spec["enableServiceLinks"], False)
-        self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
-        self.assertGreater(spec["securityContext"]["runAsUser"], 0)
-        self.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
-        for container in spec["containers"] + spec.get("initContainers", []):
-            context = container["securityContext"]
-            self.assertIs(context["allowPrivilegeEscalation"], False)
-            self.assertIs(context["readOnlyRootFilesystem"], True)
-            self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
-            self.assertIn("requests", container["resources"])
+                    locked(self, pod["spec"])
 
     def test_everything_that_is_mounted_is_there(self):
         for name, release in releases():
