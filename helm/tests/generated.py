@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -14,6 +15,12 @@ END = "<!-- end of values -->"
 WIDTH = 110
 
 
+@cache
+def values() -> dict:
+    return yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+@cache
 def described() -> dict[str, str]:
     """The comment directly above each key of values.yaml, by the key's path."""
     found, path, comment = {}, [], None
@@ -29,7 +36,7 @@ def described() -> dict[str, str]:
 
 
 def default(path: str) -> str:
-    value = yaml.safe_load((CHART / "values.yaml").read_text())
+    value = values()
     for key in path.split("."):
         value = value[key]
     if isinstance(value, dict) and any(each.startswith(path + ".") for each in described()):
@@ -48,7 +55,7 @@ def undescribed() -> list[str]:
             return [] if path in known else [path]
         return [each for key, below in value.items() for each in walk(below, f"{path}.{key}".strip("."))]
 
-    return walk(yaml.safe_load((CHART / "values.yaml").read_text()), "")
+    return walk(values(), "")
 
 
 def readme() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chart import ROOT, SHORTEST, Release, manifest, objects
 from gateway import needs_highgate, serving
-from test_objects import locked
+from test_objects import kubeconform, locked, needs_kubeconform
 
 FILES = sorted((ROOT / "examples/kubernetes").glob("*.yaml"))
 
@@ -25,13 +25,9 @@ def pods() -> list[dict]:
 
 
 class Examples(unittest.TestCase):
-    @unittest.skipUnless("KUBECONFORM" in os.environ, "there is no kubeconform: no Go, and none in the cache")
+    @needs_kubeconform
     def test_kubernetes_schemas_accept_them(self):
-        location = os.environ["KUBERNETES_SCHEMAS"] + "/{{ .ResourceKind }}{{ .KindSuffix }}.json"
-        done = subprocess.run([os.environ["KUBECONFORM"], "-strict", "-summary", "-schema-location", location, *FILES],
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertIn(f"Valid: {len(FILES)}, Invalid: 0, Errors: 0, Skipped: 0", done.stdout)
+        self.assertIn(f"Valid: {len(FILES)}, Invalid: 0, Errors: 0, Skipped: 0", kubeconform(FILES))
 
     def test_their_pods_are_locked_down(self):
         for pod in pods():
