@@ -4,13 +4,10 @@ import http.server
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -80,43 +77,31 @@ class Upstream(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def free_ports(number: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def await_ready(process: subprocess.Popen, port: int) -> None:
-    end = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).close()
-            return
-        except OSError:
-            assert process.poll() is None, "the gateway has ended"
-            assert time.monotonic() < end, "the gateway is not ready after 60 s"
-            time.sleep(0.05)
+def ports(gateway: subprocess.Popen) -> dict[int, int]:
+    """Where its ports 8080, 9901 and 9902 are, as it says when it serves."""
+    found = {}
+    for name, port in (("listening", 8080), ("admin", 9901), ("elections", 9902)):
+        line = gateway.stdout.readline()
+        address = re.match(rf"highgate {name} on http://127\.0\.0\.1:([0-9]+)", line)
+        assert address, f"the gateway says {line!r}"
+        found[port] = int(address[1])
+    return found
 
 
 @contextmanager
 def serving(config: str) -> Iterator[dict[int, int]]:
-    """A gateway with this config, plain and embedded, before an upstream; yields where its ports 8080, 9901 and 9902 are."""
+    """A gateway with this config, plain and embedded, on free ports and before an upstream; yields its ports."""
     upstream = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
     threading.Thread(target=upstream.serve_forever, daemon=True).start()
-    ports = dict(zip((8080, 9901, 9902), free_ports(3)))
-    for port, free in ports.items():
-        config = config.replace(f'"0.0.0.0:{port}"', f'"127.0.0.1:{free}"')
+    config = re.sub(r'address = "0\.0\.0\.0:[0-9]+"', 'address = "127.0.0.1:0"', config)
     config = re.sub(r'upstream = "[^"]*"', f'upstream = "http://127.0.0.1:{upstream.server_port}"', config)
     with installed(config) as file:
-        process = subprocess.Popen([os.environ["HIGHGATE"], "serve", "--config", str(file)],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [os.environ["HIGHGATE"], "serve", "--config", str(file)]
+        gateway = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
-            await_ready(process, ports[9901])
-            yield ports
+            yield ports(gateway)
         finally:
-            process.kill()
-            process.wait()
+            gateway.kill()
+            gateway.communicate()
             upstream.shutdown()
             upstream.server_close()

@@ -61,6 +61,13 @@ class Objects(unittest.TestCase):
                 files[-1].write_text(release.text)
             self.assertIn("Invalid: 0, Errors: 0", kubeconform(files))
 
+    def test_a_packaged_chart_is_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            helm("package", str(CHART), "--destination", folder)
+            packaged = next(Path(folder).glob("*.tgz"))
+            for path in SHIPPED:
+                self.assertEqual(manifest(path, chart=packaged), manifest(path))
+
     def test_pods_are_locked_down(self):
         for name, release in releases():
             for pod in pods(release):

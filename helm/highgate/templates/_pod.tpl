@@ -89,7 +89,7 @@ readinessProbe:
   {{- include "highgate.pod.probe" (merge (dict "path" "/readyz") $admin) | nindent 2 }}
   periodSeconds: 2
   timeoutSeconds: 2
-  failureThreshold: 1
+  failureThreshold: 2
 {{- if .Values.preStopSeconds }}
 lifecycle:
   preStop:
