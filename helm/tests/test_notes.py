@@ -71,9 +71,13 @@ class Said(unittest.TestCase):
 
     def test_what_is_closed_is_not(self):
         text = notes(ROOT / "helm/highgate/values-ha.yaml")
-        for closed in ("GOING AROUND HIGHGATE", "admin.auth.secretName", "elections.auth.secretName", "era bump"):
+        for closed in ("GOING AROUND HIGHGATE", "admin.auth.secretName", "elections.auth.secretName"):
             self.assertNotIn(closed, text)
         self.assertIn("kubectl -n payments get secret highgate-elections", text)
+
+    def test_pods_that_forget_their_etcd_are_said(self):
+        self.assertIn("era bump", notes(ROOT / "helm/highgate/values-ha.yaml"))
+        self.assertNotIn("era bump", notes(ROOT / "helm/tests/cases/etcd-remembering.yaml"))
 
     def test_a_prometheus_that_is_shut_out_is_said(self):
         self.assertIn("Prometheus cannot reach the admin port", notes(ROOT / "helm/tests/cases/monitoring.yaml"))

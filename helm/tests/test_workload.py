@@ -30,9 +30,10 @@ class Workload(unittest.TestCase):
         self.assertEqual(workload["spec"]["serviceName"], "r-highgate-admin")
 
     def test_etcd_is_a_deployment_that_is_never_short_of_a_pod(self):
-        workload = case("etcd-own").workload()
-        self.assertEqual((workload["kind"], workload["spec"]["replicas"]), ("Deployment", 3))
-        self.assertEqual(workload["spec"]["strategy"]["rollingUpdate"], {"maxUnavailable": 0, "maxSurge": 1})
+        for release in (case("etcd-own"), shipped("ha")):
+            workload = release.workload()
+            self.assertEqual((workload["kind"], workload["spec"]["replicas"]), ("Deployment", 3))
+            self.assertEqual(workload["spec"]["strategy"]["rollingUpdate"], {"maxUnavailable": 0, "maxSurge": 1})
 
     def test_pods_that_remember_etcd_have_volumes(self):
         workload = case("etcd-remembering").workload()
