@@ -15,7 +15,7 @@ from pathlib import Path
 from chart import ROOT, SHORTEST, Release
 from gateway import needs_highgate, ports
 
-NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+NAMESPACES = ["unshare", "--mount", "--pid", "--fork"]
 
 
 def namespaces_can_be_made() -> bool:
@@ -39,15 +39,18 @@ def pod(*arguments: str) -> Iterator[subprocess.Popen]:
         try:
             yield process
         finally:
-            process.kill()
-            process.communicate()
+            # With its first process a container ends, and unshare with it.
+            for inner in inside(process):
+                os.kill(inner, signal.SIGKILL)
+            process.communicate(timeout=60)
 
 
-def first_process(of: subprocess.Popen) -> int:
-    """The container's process 1, by the number that it has out here."""
-    children = Path(f"/proc/{of.pid}/task/{of.pid}/children").read_text().split()
-    assert len(children) == 1, children
-    return int(children[0])
+def inside(process: subprocess.Popen) -> list[int]:
+    """The container's first process, by the number that it has out here; none when it has ended."""
+    if process.poll() is not None:
+        return []
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(child) for child in children.split()]
 
 
 @unittest.skipUnless(namespaces_can_be_made(), "namespaces cannot be made here, or there is no setpriv")
@@ -67,7 +70,7 @@ class Pod(unittest.TestCase):
                 path = spec["containers"][0][probe]["httpGet"]["path"]
                 with urllib.request.urlopen(f"http://127.0.0.1:{admin}{path}", timeout=30) as answer:
                     self.assertEqual(answer.status, 200)
-            inner = first_process(process)
+            [inner] = inside(process)
             status = Path(f"/proc/{inner}/status").read_text()
             self.assertRegex(status, r"Uid:\t65532\t")
             self.assertRegex(status, r"CapEff:\t0+\n")
