@@ -1,11 +1,12 @@
 //! Commands whose processes do not stay together: other groups, other sessions, daemons. None outlives the leadership.
 
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Gateway, Run, beating, eventually, lives, times};
+use crate::support::{Gateway, PROGRAM, Run, beating, eventually, lives, times};
 
 /// A process that writes beats, ignores SIGTERM, and has left the command's group by this prefix.
 const WAYS: [(&str, &str); 4] = [
@@ -110,4 +111,28 @@ fn without_its_keeper_a_run_ends_the_command_and_what_it_began() {
         assert_eq!(run.code(), 1, "{name}");
         assert!(!lives(&gateway.read("stray")), "{name}");
     }
+}
+
+/// In a namespace of processes of its own: `run` is the first process there, and its group was begun outside.
+#[test]
+fn a_run_whose_group_has_no_number_where_it_runs_ends_its_command_all_the_same() {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc"]);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        return eprintln!("SKIPPED a run in a namespace of processes: making one needs root");
+    }
+    let gateway = Gateway::start();
+    let backend = format!("highgate://{}", gateway.elections);
+    let ended = unshare()
+        .args([PROGRAM, "run", "--resource", "r", "--backend", &backend, "--max-time", "500ms"])
+        .args(["--grace", "300ms", "--", "sh", "-c", "sleep 60 & wait"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("--max-time") && !said.contains("panicked"), "{said}");
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert_eq!(gateway.run("next", &["--resource", "r"]).sh("true").code(), 0, "it has resigned");
 }

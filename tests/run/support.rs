@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_highgate");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_highgate");
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `highgate serve` on free ports, in front of a service that says yes to everything. Killed when dropped.

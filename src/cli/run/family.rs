@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpgrp, getpid, kill_process_group, pidfd_open,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, pidfd_open,
     pidfd_send_signal, set_child_subreaper, wait,
 };
 
@@ -56,11 +56,12 @@ impl Family {
     /// To every group of the command at once, so that nobody escapes by beginning another process meanwhile.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
         let members = self.members()?;
-        let own_group = getpgrp();
-        // A process that has not left the helpers' group yet is signalled alone.
-        let (alone, grouped): (Vec<&Process>, Vec<&Process>) =
-            members.iter().partition(|member| member.group == own_group || self.leads_helpers(member.group));
-        let mut groups: Vec<_> = grouped.iter().map(|member| member.group).collect();
+        let own_group = Process::read(self.root).and_then(|own| own.group);
+        // A process that has not left the helpers' group yet is signalled alone, and so is one whose group has no number here.
+        let of_the_command = |group: &Pid| Some(*group) != own_group && !self.leads_helpers(*group);
+        let (grouped, alone): (Vec<&Process>, Vec<&Process>) =
+            members.iter().partition(|member| member.group.as_ref().is_some_and(of_the_command));
+        let mut groups: Vec<_> = grouped.iter().filter_map(|member| member.group).collect();
         groups.sort_unstable_by_key(|group| group.as_raw_pid());
         groups.dedup();
         let grouped = groups.into_iter().map(|group| forgive(kill_process_group(group, signal)));

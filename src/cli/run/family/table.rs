@@ -22,7 +22,8 @@ pub(crate) struct Identity {
 pub(crate) struct Process {
     pub(crate) identity: Identity,
     pub(crate) parent: Pid,
-    pub(crate) group: Pid,
+    /// None if it was begun outside this namespace of processes, where its number means nothing.
+    pub(crate) group: Option<Pid>,
     /// Who has ended but was not collected does not.
     pub(crate) lives: bool,
 }
@@ -70,7 +71,7 @@ fn lives(state: u8, folder: &Path) -> bool {
 struct Stat {
     state: u8,
     parent: Pid,
-    group: Pid,
+    group: Option<Pid>,
     start: u64,
 }
 
@@ -81,8 +82,8 @@ impl Stat {
         let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        let mut pid = || fields.next()?.parse().ok().and_then(Pid::from_raw);
-        let (parent, group) = (pid()?, pid()?);
+        let mut number = || fields.next()?.parse().ok();
+        let (parent, group) = (Pid::from_raw(number()?)?, Pid::from_raw(number()?));
         // It is the 22nd field, and five are behind us.
         let start = fields.nth(16)?.parse().ok()?;
         Some(Self { state, parent, group, start })
@@ -97,8 +98,10 @@ mod tests {
     fn a_stat_line_is_read_behind_its_name() {
         let line = b"4711 (a ) Z 1 2 (x) S 41 4700 4699 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9 ...";
         let pid = |number| Pid::from_raw(number).unwrap();
-        let expected = Stat { state: b'S', parent: pid(41), group: pid(4700), start: 777 };
+        let expected = Stat { state: b'S', parent: pid(41), group: Some(pid(4700)), start: 777 };
         assert_eq!(Stat::parse(line), Some(expected));
+        let foreign = b"7 (x) S 1 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9 ...";
+        assert_eq!(Stat::parse(foreign).map(|stat| stat.group), Some(None), "it counts all the same");
         assert_eq!(Stat::parse(b"2 (kthreadd) S 0 0 0 0 -1"), None, "no parent is number 0");
         for broken in ["", "1 (x)", "1 (x) S", "1 (x) S 1", "1 (x) S 1 y", "1 (x) S 1 1 1"] {
             assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
