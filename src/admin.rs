@@ -43,6 +43,7 @@ use crate::events::Bus;
 use crate::grants::InForce;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
+use crate::signing::Signing;
 use crate::store::Store;
 use crate::tls::{Accepted, Identity};
 use refusals::Refusals;
@@ -71,6 +72,8 @@ pub struct Admin {
     /// The operators' secret.
     pub auth: Option<Secret>,
     pub access: Arc<InForce>,
+    /// The keys that sign what elections issue.
+    pub signing: Arc<Signing>,
     pub jobs: Jobs,
     /// All ports of the gateway, to be shown.
     pub doors: Vec<Arc<Door>>,

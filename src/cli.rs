@@ -8,6 +8,7 @@ mod completions;
 mod confirm;
 mod demo;
 mod history;
+mod keys;
 mod logging;
 mod once;
 mod operator;
@@ -69,6 +70,8 @@ enum Command {
     History(history::HistoryArgs),
     /// The run-once ledger: list, show, or have something run again
     Once(once::OnceArgs),
+    /// The keys of signed tokens: make, list or retire them
+    Keys(keys::KeysArgs),
     /// Make what a backend needs before its first use
     Backend(backend::BackendArgs),
     /// Print what a shell needs to complete highgate's commands
@@ -100,6 +103,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Retire(args) => block_on(replicas::retire(args)),
         Command::Once(args) => block_on(once::run(args)),
         Command::History(args) => block_on(history::run(args)),
+        Command::Keys(args) => keys::run(&args),
         Command::Backend(args) => block_on(backend::run(args)),
         Command::Completions(args) => completions::run(&args),
     };

@@ -4,7 +4,8 @@
 //! they report every problem with its file, line, column, key and what is allowed. The file's shape is in
 //! `raw`, its meaning in `sections`, `store` and `routing`. Reloading parses again and replaces [`Routes`], [`Grants`] and
 //! [`Secrets`] as a whole and what [`Log`] says; what else changed needs a restart, and [`Config::needs_restart`] says what.
-//! This module depends on no other of the gateway but `tls`, which reads the certificates and knows identities.
+//! This module depends on no others of the gateway but `tls`, which reads the certificates and knows identities, and
+//! `signing`, which reads the keys of signed tokens.
 
 mod address;
 mod bodies;
@@ -32,6 +33,7 @@ mod routing;
 mod scope;
 mod secrets;
 mod sections;
+mod signing;
 mod statuses;
 mod store;
 mod text;
@@ -53,6 +55,7 @@ use clap::builder::BoolishValueParser;
 use highgate_etcd::url::EtcdUrl;
 use http::HeaderName;
 
+use crate::signing::Signing;
 use crate::tls::Server as TlsServer;
 
 pub(crate) use address::is_loopback;
@@ -99,6 +102,8 @@ pub struct Config {
     pub once: Once,
     pub history: History,
     pub secrets: Secrets,
+    /// The keys of signed tokens, which change with their folder.
+    pub signing: Arc<Signing>,
     pub grants: Grants,
     pub routes: Routes,
 }
@@ -288,6 +293,8 @@ impl Config {
             ("metrics.max_resources", self.metrics.max_resources != other.metrics.max_resources),
             ("history.keep", self.history.keep != other.history.keep),
             ("history.max_size", self.history.max_size != other.history.max_size),
+            // Where it is the default, the store says so already.
+            ("signing.dir", self.signing != other.signing && self.store.folder() == other.store.folder()),
         ];
         let changed = |(key, changed): (&'static str, bool)| changed.then_some(key);
         let limits = listen.limits.changes(&new.limits);

@@ -1,15 +1,17 @@
 //! The gate: a request's way through one core, from the socket to the upstream and back.
 //!
 //! The rooms are its files, in the order in which a request walks through them: [`accept`], [`mod@claim`], `entitle`,
-//! [`fence`], [`forward`], [`respond`]. Each core has its own [`Worker`] with a runtime, connections and pool
+//! [`fence`] with `claimant` and `signature`, [`forward`], [`respond`]. Each core has its own [`Worker`] with a runtime, connections and pool
 //! of its own; the ledger and the store are the only things that cores share.
 
 pub(crate) mod accept;
 pub mod claim;
+mod claimant;
 mod entitle;
 mod fence;
 mod forward;
 mod respond;
+mod signature;
 pub mod table;
 mod worker;
 
@@ -31,7 +33,7 @@ use crate::config::Route;
 use crate::ledger::Permit;
 use crate::metrics::Decision;
 use accept::{Conduct, too_large};
-use claim::{Claim, Stand, claim, names_resource};
+use claim::{Claim, Signature, Stand, claim, names_resource};
 use entitle::{Entitled, Forbidden, Sender, entitle};
 use fence::FenceLayer;
 use forward::Forward;
@@ -52,6 +54,7 @@ pub(crate) struct Claimed {
     route: Arc<Route>,
     stand: Stand,
     aliases: Vec<Resource>,
+    signature: Option<Signature>,
     floor: u64,
     entitled: Entitled,
     table: Rc<InUse>,
@@ -156,7 +159,7 @@ impl ClaimLayer {
         }
         let table = self.worker.table();
         match claim(&head, &table, &self.worker.token_header) {
-            Ok(Claim { route, stand, aliases, floor }) => {
+            Ok(Claim { route, stand, aliases, signature, floor }) => {
                 story.route = Some(route.clone());
                 match &stand {
                     Stand::Unfenced => {}
@@ -175,7 +178,19 @@ impl ClaimLayer {
                 };
                 story.identity = entitled.identity().cloned().map(Box::new);
                 let client = self.client.clone();
-                Ok(Claimed { head, body, route, stand, aliases, floor, entitled, table, client, story })
+                Ok(Claimed {
+                    head,
+                    body,
+                    route,
+                    stand,
+                    aliases,
+                    signature,
+                    floor,
+                    entitled,
+                    table,
+                    client,
+                    story,
+                })
             }
             Err(unclaimed) => {
                 story.route = unclaimed.route;

@@ -29,6 +29,7 @@ use crate::journal::{Journal, Limits, Writer};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::names::{Names, NamesError};
+use crate::signing::Signing;
 use crate::store::embedded::{self, OpenError};
 use crate::store::etcd;
 use crate::store::overview::Overview;
@@ -48,6 +49,7 @@ pub struct Gateway {
     inherited_delay: Option<Duration>,
     tables: Arc<RouteTables>,
     access: Arc<InForce>,
+    signing: Arc<Signing>,
     answers: Arc<Answers>,
     store: Store,
     metrics: Arc<Metrics>,
@@ -109,6 +111,7 @@ impl Gateway {
             once,
             history,
             secrets,
+            signing,
             grants,
             routes,
         } = config;
@@ -146,6 +149,7 @@ impl Gateway {
             inherited_delay: opened.inherited_delay,
             tables,
             access: Arc::new(InForce::new(grants, secrets)),
+            signing,
             answers: Arc::new(Answers::new(log.access, bus.clone())),
             store: opened.store,
             metrics,
@@ -195,6 +199,7 @@ impl Gateway {
             answers: self.answers.clone(),
             tables: self.tables.clone(),
             access: self.access.clone(),
+            signing: self.signing.clone(),
             store: self.store.clone(),
             metrics: self.metrics.clone(),
             bus: self.bus.clone(),
@@ -256,6 +261,7 @@ impl Gateway {
             draining: self.draining.clone(),
             auth,
             access: self.access.clone(),
+            signing: self.signing.clone(),
             jobs,
             doors: self.doors.all().cloned().collect(),
         })

@@ -17,7 +17,7 @@
 //! The modules, from the wire inwards: [`gate`] is a request's way; [`ledger`] holds every mark with its gate;
 //! [`store`] makes marks durable and drives [`replica`], the fence protocol as a pure state machine;
 //! [`gateway`] starts and ends it all; [`admin`], [`metrics`], [`events`] and [`journal`] let people see; [`config`] says
-//! what was asked for.
+//! what was asked for; [`signing`] is tokens with a signature, and the keys of them.
 //!
 //! What must stay true:
 //! - **A mark never goes down**, and is on disk before the first request under it is forwarded.
@@ -45,5 +45,6 @@ pub mod ledger;
 pub mod metrics;
 pub mod names;
 pub mod replica;
+pub mod signing;
 pub mod store;
 pub mod tls;

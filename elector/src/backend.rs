@@ -12,6 +12,7 @@ pub mod highgate;
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::{Resource, Token};
@@ -29,7 +30,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Renews many leaderships at once: one answer for each, in order. A backend whose leases are shared
     /// renews each lease once. The time that counts is the one before this was called.
-    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<(), RenewError>>>;
+    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<Renewed, RenewError>>>;
 
     /// Gives a leadership up, so that the next candidate leads at once. Of one that is gone already: fine.
     fn resign<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<(), BackendError>>;
@@ -67,6 +68,45 @@ pub struct Grant {
     pub lease: String,
     /// What was granted, which may differ from what was asked.
     pub ttl: Duration,
+    /// The token with the signature of who issued it, where the backend signs. A renewal brings another.
+    pub signed_token: Option<SignedToken>,
+}
+
+/// A leadership that goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewed {
+    /// In place of the one before, which ends with the lease that it was issued for; none: nothing new.
+    pub signed_token: Option<SignedToken>,
+}
+
+/// A token as a route with `tokens = "signed"` wants it. Whoever has it can use it until it ends, so it never prints
+/// itself. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignedToken(Arc<str>);
+
+impl SignedToken {
+    /// Longer than any that a gateway signs.
+    const LONGEST: usize = 4096;
+
+    /// None of a text that cannot be one: a number, a dot, and letters, digits, `-` and `_`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (number, signature) = text.split_once('.')?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let is_signature = !signature.is_empty() && signature.bytes().all(is_plain);
+        let is_token = is_signature && text.len() <= Self::LONGEST && Token::parse(number.as_bytes()).is_ok();
+        is_token.then(|| Self(text.into()))
+    }
+
+    /// The value of the token's header.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SignedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SignedToken")
+    }
 }
 
 /// Who leads.

@@ -37,6 +37,16 @@ impl FencingLayer {
         Self { source, name, resource, credential: None }
     }
 
+    /// The token to send, signed where the gateway's elections sign.
+    fn token(&self) -> Result<HeaderValue, Lost> {
+        let number = self.source.token()?;
+        let Some(signed) = self.source.signed_token()? else { return Ok(HeaderValue::from(number.get())) };
+        let value = HeaderValue::from_str(signed.as_str());
+        let mut value = value.expect("a signed token has only characters of a header");
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
     /// Sends the secret that says who this is, too: for a gateway with grants.
     pub fn credential(mut self, secret: &str) -> Result<Self, InvalidHeaderValue> {
         let mut value = HeaderValue::from_str(secret)?;
@@ -83,11 +93,11 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        match self.layer.source.token() {
+        match self.layer.token() {
             Ok(token) => {
                 let sent = request.headers_mut();
                 // In place of any other: two tokens on one request are refused.
-                sent.insert(self.layer.name.clone(), HeaderValue::from(token.get()));
+                sent.insert(self.layer.name.clone(), token);
                 sent.insert(headers::RESOURCE, self.layer.resource.clone());
                 if let Some(credential) = &self.layer.credential {
                     sent.insert(headers::CREDENTIAL, credential.clone());

@@ -73,7 +73,7 @@ async fn lead(backend: &Arc<EtcdBackend>, candidacy: Candidacy) -> Grant {
 }
 
 async fn renew(backend: &EtcdBackend, grant: &Grant) -> Result<(), RenewError> {
-    backend.renew(std::slice::from_ref(grant)).await.remove(0)
+    backend.renew(std::slice::from_ref(grant)).await.remove(0).map(|_renewed| ())
 }
 
 async fn next(observation: &mut Observation) -> Option<Leader> {

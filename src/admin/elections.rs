@@ -1,6 +1,6 @@
 //! Elections for jobs in any language: campaign by long poll, renew, resign and watch.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use highgate_elector::Resource;
 use http::StatusCode;
@@ -15,6 +15,7 @@ use super::operator::{parse, stopped};
 use super::stream::{self, Feed};
 use super::{Admin, Server, query};
 use crate::elections::{Candidate, Lease, NotHeld};
+use crate::signing::{Holder, Issue};
 use crate::store::elections::{CampaignError, Leader};
 use crate::tls::Identity;
 
@@ -91,6 +92,7 @@ pub(super) async fn campaign(server: &Server, caller: &Caller, body: &[u8]) -> R
     let lease = lease(admin, caller, wish.lease.as_deref())?;
     let owner = caller.identity.as_ref().map(Identity::to_string);
     let _place = stream::place(server)?;
+    let signed_holder = signed_holder(&holder, owner.as_deref());
     let mut campaign = admin.store.campaign(resource.clone(), Candidate { lease, holder, ttl, owner });
     // The wait is for the time in line; who has won by then is told, however long the old leader drains.
     let decided = match timeout(wait, &mut campaign).await {
@@ -107,20 +109,38 @@ pub(super) async fn campaign(server: &Server, caller: &Caller, body: &[u8]) -> R
         let _ = admin.store.resign(resource, lease, caller.actor()).await;
         return Err(forbidden);
     }
-    Ok(as_json(&json!({
+    let mut won = json!({
         "resource": resource.as_str(),
         "token": token.get(),
         "lease": format!("{lease:x}"),
         "ttl_seconds": ttl.as_secs_f64(),
-    })))
+    });
+    sign(admin, Issue { resource: &resource, token, holder: &signed_holder, ttl }, &mut won);
+    Ok(as_json(&won))
+}
+
+/// Adds the token with its signature, good for as long as the lease, where the gateway has a key to sign with.
+fn sign(admin: &Admin, issue: Issue<'_>, answer: &mut serde_json::Value) {
+    if let Some(signed) = admin.signing.keys().sign(issue, SystemTime::now()) {
+        answer["signed_token"] = signed.into();
+    }
+}
+
+/// Whom a token is issued to: an identity is worth more than what the candidate calls itself.
+fn signed_holder(holder: &str, owner: Option<&str>) -> Holder {
+    owner.map_or_else(|| Holder::Named(holder.into()), |owner| Holder::Identity(owner.into()))
 }
 
 pub(super) async fn renew(admin: &Admin, caller: &Caller, body: &[u8]) -> Result<Answer, Problem> {
     let held: Held = parse(body)?;
     let (resource, lease) = held.parse(caller)?;
     let renewed = admin.store.renew(resource.clone(), lease, caller.actor()).await.map_err(stopped)?;
-    let ttl = renewed.map_err(|why| not_held(&resource, why))?;
-    Ok(as_json(&json!({ "resource": resource.as_str(), "ttl_seconds": ttl.as_secs_f64() })))
+    let leader = renewed.map_err(|why| not_held(&resource, why))?;
+    let ttl = leader.ttl.unwrap_or_default();
+    let mut answer = json!({ "resource": resource.as_str(), "ttl_seconds": ttl.as_secs_f64() });
+    let holder = signed_holder(&leader.holder, leader.owner.as_deref());
+    sign(admin, Issue { resource: &resource, token: leader.token, holder: &holder, ttl }, &mut answer);
+    Ok(as_json(&answer))
 }
 
 pub(super) async fn resign(admin: &Admin, caller: &Caller, body: &[u8]) -> Result<Answer, Problem> {

@@ -63,6 +63,7 @@ async fn serving(store: Store, auth: Option<Secret>, jobs: Jobs, port: Port) -> 
         draining: Arc::default(),
         auth,
         access: Arc::default(),
+        signing: Arc::default(),
         jobs,
         doors: Vec::new(),
     });

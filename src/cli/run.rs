@@ -48,6 +48,7 @@ use once::Begun;
 use plan::Why;
 use secrets::Access;
 use terms::Terms;
+pub(super) use terms::duration;
 use work::{Ended, Work};
 
 const EXIT_USAGE: u8 = 2;

@@ -89,6 +89,7 @@ fn greet(config: &Config, gateway: &Gateway) {
         let tokens = match route.tokens {
             Tokens::Trusted => "trusted: any higher number raises the mark",
             Tokens::Issued => "issued: only the token of whoever was elected here passes",
+            Tokens::Signed => "signed: only a token with the signature of one of its keys passes",
         };
         say(format_args!("route {}: tokens {tokens}; grade {}", route.name, route.grade()));
     }

@@ -121,6 +121,8 @@ pub(super) const KEYS: &[(&str, &str)] = &[
         "secrets.file",
         "a file with lines of a name and a secret, such as `ci 8a3f...`, with a space between; empty lines and lines that start with # do not count",
     ),
+    ("signing", "a table"),
+    ("signing.dir", "a folder with keys as `highgate keys new` makes them"),
     ("grants", "[[grants]] tables"),
     (
         "grants.who",
@@ -161,7 +163,7 @@ pub(super) const KEYS: &[(&str, &str)] = &[
         "routes.request_trailers",
         r#"an array of header names that neither frame, route nor authorise a request, such as ["x-checksum"]"#,
     ),
-    ("routes.tokens", "issued, trusted"),
+    ("routes.tokens", "issued, trusted, signed"),
     ("routes.bind_holder", r#"true or false; true not with tokens = "trusted""#),
     ("routes.missing_token", "refuse, allow, audit"),
     ("routes.drain_timeout", DURATION_OR_ZERO),
@@ -222,7 +224,7 @@ mod tests {
         assert_eq!(siblings("routes[3].match.hots"), "host, path, methods");
         assert_eq!(
             siblings("nonsense"),
-            "listen, admin, elections, store, log, shutdown, metrics, once, history, secrets, grants, routes"
+            "listen, admin, elections, store, log, shutdown, metrics, once, history, secrets, signing, grants, routes"
         );
     }
 }

@@ -30,6 +30,7 @@ pub(super) struct Raw {
     pub(super) once: Option<Section<RawOnce>>,
     pub(super) history: Option<Section<RawHistory>>,
     pub(super) secrets: Option<Section<RawSecrets>>,
+    pub(super) signing: Option<Section<RawSigning>>,
     pub(super) grants: Option<Vec<Section<RawGrant>>>,
     pub(super) routes: Option<Vec<Section<RawRoute>>>,
 }
@@ -164,6 +165,12 @@ pub(super) struct RawHistory {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSecrets {
     pub(super) file: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSigning {
+    pub(super) dir: Text,
 }
 
 #[derive(Debug, Default, Deserialize)]

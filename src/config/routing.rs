@@ -19,17 +19,24 @@ use super::raw::{RawClient, RawMatch, RawResource, RawRoute, Section, Text};
 use super::resource::ResourceRule;
 use super::route::{FencedMethods, Matcher, Route, Routes};
 use super::scope::{Scope, positive_duration};
+use super::signing::check_tokens;
 use super::statuses::UnknownStatuses;
 use super::upstream::{Upstream, Url};
 use super::words::{MissingToken, OnUnknown, Tokens, UpstreamProtocol};
 use super::{Overrides, keys, upstream_tls};
+use crate::signing::Signing;
 use crate::tls::SystemRoots;
 
 const CATCH_ALL: &str = "default";
 
-pub(super) fn build(raw: Vec<Section<RawRoute>>, overrides: &Overrides, report: &mut Report<'_>) -> Routes {
+pub(super) fn build(
+    raw: Vec<Section<RawRoute>>,
+    overrides: &Overrides,
+    signing: &Signing,
+    report: &mut Report<'_>,
+) -> Routes {
     match (&overrides.upstream, raw.is_empty()) {
-        (Some(url), true) => Routes::new(catch_all(url, overrides, report)),
+        (Some(url), true) => Routes::new(catch_all(url, overrides, signing, report)),
         (None, true) => {
             report_no_routes(report);
             Routes::new([])
@@ -43,7 +50,7 @@ pub(super) fn build(raw: Vec<Section<RawRoute>>, overrides: &Overrides, report: 
             );
             Routes::new([])
         }
-        (None, false) => Routes::new(all(raw, overrides, report)),
+        (None, false) => Routes::new(all(raw, overrides, signing, report)),
     }
 }
 
@@ -61,7 +68,7 @@ fn report_no_routes(report: &mut Report<'_>) {
 }
 
 /// The one route of a gateway that was only told its upstream. Without a file it is a trial: any token raises.
-fn catch_all(url: &str, overrides: &Overrides, report: &mut Report<'_>) -> Option<Route> {
+fn catch_all(url: &str, overrides: &Overrides, signing: &Signing, report: &mut Report<'_>) -> Option<Route> {
     let read = Url::parse(url).map_err(|error| error.to_string()).and_then(|url| {
         let tls = upstream_tls::plain(&url, &SystemRoots::default()).map_err(|error| error.to_string())?;
         Ok(url.with(tls))
@@ -76,12 +83,17 @@ fn catch_all(url: &str, overrides: &Overrides, report: &mut Report<'_>) -> Optio
         matcher: Matcher { host: None, path, methods: None },
         resource: ResourceRule::Client { default: Some(default) },
     };
-    let route = route(RawRoute::default(), Some(base), &mut Scope::new(report, "routes"))?;
+    let route = route(RawRoute::default(), Some(base), signing, &mut Scope::new(report, "routes"))?;
     Some(Route { tokens: overrides.tokens.unwrap_or(tokens), ..route })
 }
 
 /// The routes that are right by themselves, then compared with each other.
-fn all(raw: Vec<Section<RawRoute>>, overrides: &Overrides, report: &mut Report<'_>) -> Vec<Route> {
+fn all(
+    raw: Vec<Section<RawRoute>>,
+    overrides: &Overrides,
+    signing: &Signing,
+    report: &mut Report<'_>,
+) -> Vec<Route> {
     let mut built: Vec<(usize, Route)> = Vec::new();
     let mut names = HashMap::new();
     let system = SystemRoots::default();
@@ -91,7 +103,7 @@ fn all(raw: Vec<Section<RawRoute>>, overrides: &Overrides, report: &mut Report<'
         check_name_is_new(&mut names, index, &raw.name, &mut scope);
         let mut raw = raw.into_table();
         let base = base(&mut raw, &span, &system, &mut scope);
-        let Some(mut route) = route(raw, base, &mut scope) else { continue };
+        let Some(mut route) = route(raw, base, signing, &mut scope) else { continue };
         route.tokens = overrides.tokens.unwrap_or(route.tokens);
         check_reachable(&built, &route, &span, &mut scope);
         built.push((index, route));
@@ -161,7 +173,7 @@ fn base(
 }
 
 /// Reads every other setting, with or without a base: all problems are to be found in one go.
-fn route(raw: RawRoute, base: Option<Base>, scope: &mut Scope<'_, '_>) -> Option<Route> {
+fn route(raw: RawRoute, base: Option<Base>, signing: &Signing, scope: &mut Scope<'_, '_>) -> Option<Route> {
     let seconds = Duration::from_secs;
     let fenced = raw.fenced_methods.and_then(|methods| self::methods("fenced_methods", methods, scope));
     let bodies = RawBodies {
@@ -172,7 +184,11 @@ fn route(raw: RawRoute, base: Option<Base>, scope: &mut Scope<'_, '_>) -> Option
     };
     let bodies = Bodies::read(bodies, scope);
     let upstream_protocol = scope.word("upstream_protocol", raw.upstream_protocol, UpstreamProtocol::Http1);
+    let place = raw.tokens.as_ref().map(|tokens| tokens.span());
     let tokens = scope.word("tokens", raw.tokens, Tokens::Issued);
+    if let (Some(place), Err(what)) = (place, check_tokens(tokens, signing)) {
+        scope.problem(place, "tokens", what);
+    }
     let missing_token = scope.word("missing_token", raw.missing_token, MissingToken::Refuse);
     let drain_timeout = scope.duration_or_zero("drain_timeout", raw.drain_timeout, seconds(5));
     let hold_timeout = scope.duration("hold_timeout", raw.hold_timeout, seconds(2));

@@ -15,7 +15,7 @@ use super::tls::RawProtection;
 use super::words::{AccessLog, LogFormat};
 use super::{
     Admin, Config, History, Listen, Log, Metrics, Once, Overrides, Shutdown, address, elections, grants,
-    keys, limits, proxies, routing, secrets, store, tls,
+    keys, limits, proxies, routing, secrets, signing, store, tls,
 };
 use crate::tls::{Protocols, Server};
 
@@ -82,7 +82,9 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let ports = [admin.auth.as_ref(), elections.as_ref().and_then(|port| port.auth.as_ref())];
     let secrets = secrets::build(raw.secrets, ports, &mut report);
     let grants = grants::build(raw.grants.unwrap_or_default(), &mut report);
-    let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &mut report);
+    let signing = signing::build(raw.signing, &store, &mut report);
+    signing::check_flag(overrides, &signing, &mut report);
+    let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &signing, &mut report);
     report.finish(Config {
         listen,
         admin,
@@ -95,6 +97,7 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
         once,
         history,
         secrets,
+        signing,
         grants,
         routes,
     })

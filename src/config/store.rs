@@ -66,6 +66,16 @@ enum Kind {
     Etcd,
 }
 
+impl Store {
+    /// The data folder of this process.
+    pub fn folder(&self) -> &Path {
+        match self {
+            Self::Embedded { path } => path,
+            Self::Etcd(etcd) => &etcd.path,
+        }
+    }
+}
+
 fn kind_of(word: &str) -> Result<Kind, String> {
     match word {
         "embedded" => Ok(Kind::Embedded),

@@ -303,7 +303,7 @@ fn the_overrides_are_flags_of_a_command() {
     let error = parse(&["--listen", "example.org:80"]).err().unwrap().to_string();
     assert!(error.contains("\"example.org:80\" is not an address and a port"), "{error}");
     let error = parse(&["--tokens", "any"]).err().unwrap().to_string();
-    assert!(error.contains("is not one of issued, trusted"), "{error}");
+    assert!(error.contains("is not one of issued, trusted, signed"), "{error}");
 }
 
 #[test]

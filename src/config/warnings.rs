@@ -49,7 +49,8 @@ impl Config {
     }
 
     fn of_grants(&self) -> Vec<String> {
-        let mut warnings: Vec<String> = self.exposed_secrets().into_iter().collect();
+        let mut warnings: Vec<String> =
+            self.exposed_secrets().into_iter().chain(self.exposed_keys()).collect();
         for (index, grant) in self.grants.iter().enumerate() {
             warnings.extend(self.unproved(index, grant));
             if !self.routes.iter().any(|route| grant.concerns(route)) {
@@ -73,6 +74,15 @@ impl Config {
             "secrets.file: others than its owner can read {}; chmod 600 keeps it secret",
             file.display()
         ))
+    }
+
+    fn exposed_keys(&self) -> impl Iterator<Item = String> {
+        self.signing.exposed().into_iter().map(|file| {
+            format!(
+                "signing.dir: others than its owner can read {}, and could issue tokens; chmod 600 keeps it secret",
+                file.display()
+            )
+        })
     }
 
     /// What a grant says of identities that nobody can have: no secret has the name, or no port asks for certificates.

@@ -49,11 +49,13 @@ macro_rules! words {
 
 words! {
     /// Which tokens may raise a mark.
-    Tokens = "issued, trusted" {
+    Tokens = "issued, trusted, signed" {
         /// Only a token that the election authority issued to the leader of now.
         Issued = "issued",
         /// Any higher number.
         Trusted = "trusted",
+        /// A number with the signature of who issued it, by a key of this gateway.
+        Signed = "signed",
     }
 }
 
@@ -128,10 +130,10 @@ mod tests {
 
     #[test]
     fn words_print_as_they_are_read() {
-        for word in ["issued", "trusted"] {
+        for word in ["issued", "trusted", "signed"] {
             assert_eq!(word.parse::<Tokens>().unwrap().to_string(), word);
         }
         let error = "Issued".parse::<Tokens>().unwrap_err();
-        assert_eq!(error.to_string(), r#""Issued" is not one of issued, trusted"#);
+        assert_eq!(error.to_string(), r#""Issued" is not one of issued, trusted, signed"#);
     }
 }

@@ -13,6 +13,7 @@ use super::Notice;
 use crate::elections::{self, Ended};
 use crate::metrics::CertificateOf;
 use crate::replica::Event;
+use crate::signing::{Key, Keys};
 use crate::store::overview::incarnation_text;
 
 /// Every name, and what it says.
@@ -42,6 +43,8 @@ pub const EVENTS: &[&str] = &[
     "certificate-renewed",
     "certificate-refused",
     "certificate-ends",
+    "signing-keys",
+    "signing-keys-refused",
     "insecure",
     "draining",
     "stopped",
@@ -175,6 +178,28 @@ pub(crate) fn certificate_refused(of: &CertificateOf, why: &str) {
     tracing::error!(
         target: "audit", event = "certificate-refused", listener, route, why,
         "new certificate files were not taken; the old ones stay in force"
+    );
+}
+
+/// Other keys of signed tokens are in force.
+pub(crate) fn signing_keys_changed(keys: &Keys) {
+    let list = |is: fn(&Key) -> bool| {
+        let ids = keys.iter().filter(|key| is(key)).map(|key| key.id().to_string());
+        ids.collect::<Vec<_>>().join(" ")
+    };
+    let (sign, retired) = (list(Key::can_sign), list(|key| key.retired().is_some()));
+    let verify = list(|key| key.retired().is_none());
+    tracing::info!(
+        target: "audit", event = "signing-keys", verify, sign, retired, "other keys of signed tokens are in force"
+    );
+}
+
+/// Files of keys cannot be used.
+pub(crate) fn signing_keys_refused(why: &[String]) {
+    let why = why.join("; ");
+    tracing::error!(
+        target: "audit", event = "signing-keys-refused", why,
+        "files in the folder of signing keys cannot be used; of those the keys stay as they were"
     );
 }
 

@@ -16,9 +16,10 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::config::{
-    CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, ResourceRule, Route,
+    CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, ResourceRule, Route, Tokens,
 };
 use crate::gate::table::RouteTable;
+use crate::signing::{self, NotSigned, Signed};
 
 /// A request that may go on to the fence.
 #[derive(Debug, Clone)]
@@ -27,9 +28,15 @@ pub struct Claim {
     pub stand: Stand,
     /// Other names of the resource under which the request is fenced as well, while a change of names is under way.
     pub aliases: Vec<Resource>,
+    /// What follows the number of the token, on a route that wants signed ones.
+    pub signature: Option<Signature>,
     /// The lowest token that may pass, because the resource had another name before; 0: any.
     pub floor: u64,
 }
+
+/// A signature that nobody has verified yet, or why what follows the number is none. It counts only if the token is not
+/// stale: whoever was deposed is to hear of that first.
+pub type Signature = Result<Box<Signed>, NotSigned>;
 
 /// How a request stands to the fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +90,8 @@ pub enum Malformed {
     Token(#[from] TokenError),
     #[error("there is more than one token header")]
     DuplicateToken,
+    #[error(transparent)]
+    Signature(#[from] NotSigned),
     #[error("the header `{0}` is an alias of a fencing header")]
     Alias(HeaderName),
     #[error(
@@ -148,14 +157,15 @@ pub fn claim(head: &Parts, table: &RouteTable, token_header: &HeaderName) -> Res
         return Err(unclaimed(None, ClaimError::TooLarge(limit)));
     }
     if !route.fenced.contains(&head.method) {
-        return Ok(Claim { route: Arc::clone(route), stand: Stand::Unfenced, aliases: Vec::new(), floor: 0 });
+        let (route, stand) = (Arc::clone(route), Stand::Unfenced);
+        return Ok(Claim { route, stand, aliases: Vec::new(), signature: None, floor: 0 });
     }
     let resource = resource(&route.resource, &captures, &host, &head.headers)
         .map_err(|why| unclaimed(None, why.into()))?;
     let aliases = aliases(&table.aliases, &resource, head, &host, &path);
     let floor = floor(table, &resource, &aliases);
-    match stand(&resource, route.missing_token, &head.headers, token_header) {
-        Ok(stand) => Ok(Claim { route: Arc::clone(route), stand, aliases, floor }),
+    match stand(&resource, route, &head.headers, token_header) {
+        Ok((stand, signature)) => Ok(Claim { route: Arc::clone(route), stand, aliases, signature, floor }),
         Err(why) => Err(unclaimed(Some(resource), why)),
     }
 }
@@ -235,24 +245,39 @@ pub fn names_resource(headers: &HeaderMap) -> bool {
 
 fn stand(
     resource: &Resource,
-    missing_token: MissingToken,
+    route: &Route,
     headers: &HeaderMap,
     token_header: &HeaderName,
-) -> Result<Stand, ClaimError> {
+) -> Result<(Stand, Option<Signature>), ClaimError> {
     let resource = resource.clone();
     let mut values = headers.get_all(token_header).iter();
-    match (values.next(), values.next()) {
+    let waiver = match (values.next(), values.next()) {
         (Some(value), None) => {
-            let token = Token::parse(value.as_bytes()).map_err(Malformed::from)?;
-            Ok(Stand::Fenced { resource, token })
+            let (token, signature) = token(route.tokens, value.as_bytes())?;
+            return Ok((Stand::Fenced { resource, token }, signature));
         }
-        (Some(_), Some(_)) => Err(Malformed::DuplicateToken.into()),
-        (None, _) => match missing_token {
-            MissingToken::Refuse => Err(ClaimError::Missing),
-            MissingToken::Allow => Ok(Stand::Unchecked { resource, waiver: Waiver::Allowed }),
-            MissingToken::Audit => Ok(Stand::Unchecked { resource, waiver: Waiver::Audited }),
+        (Some(_), Some(_)) => return Err(Malformed::DuplicateToken.into()),
+        (None, _) => match route.missing_token {
+            MissingToken::Refuse => return Err(ClaimError::Missing),
+            MissingToken::Allow => Waiver::Allowed,
+            MissingToken::Audit => Waiver::Audited,
         },
-    }
+    };
+    Ok((Stand::Unchecked { resource, waiver }, None))
+}
+
+fn token(wanted: Tokens, value: &[u8]) -> Result<(Token, Option<Signature>), Malformed> {
+    Ok(match wanted {
+        Tokens::Issued | Tokens::Trusted => match (Token::parse(value), signing::read(value)) {
+            // Its number counts, as that alone would: so jobs can show signed tokens before their route wants them.
+            (Err(_), Ok((token, Ok(_)))) => (token, None),
+            (number, _) => (number?, None),
+        },
+        Tokens::Signed => {
+            let (token, signature) = signing::read(value)?;
+            (token, Some(signature))
+        }
+    })
 }
 
 impl ClaimError {

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use crate::config::{Right, Route};
 use crate::grants::{Access, InForce};
 use crate::ledger::Ledger;
+use crate::signing::Holder;
 use crate::tls::Identity;
 
 /// A request that may write to its resource, by the access of one moment.
@@ -104,6 +105,17 @@ impl Entitled {
             Some(true) => Ok(()),
             Some(false) => Err(Forbidden::NotHolder(self.who.clone())),
             None => Err(Forbidden::UnknownHolder),
+        }
+    }
+
+    /// The same of a signed token, whose holder is known from its signature.
+    pub(super) fn is(&self, route: &Route, holder: &Holder) -> Result<(), Forbidden> {
+        match holder {
+            _ if !route.bind_holder => Ok(()),
+            Holder::Identity(name) if self.who.as_ref().is_some_and(|who| who.is(name)) => Ok(()),
+            Holder::Identity(_) => Err(Forbidden::NotHolder(self.who.clone())),
+            // What somebody calls itself is nobody's own.
+            Holder::Named(_) => Err(Forbidden::UnknownHolder),
         }
     }
 

@@ -19,12 +19,12 @@ use hyper::body::Incoming;
 use tokio::time::timeout_at;
 use tower::{Layer, Service};
 
-use super::accept::Conduct;
-use super::claim::{ClaimError, Malformed, Stand, Waiver, claim_again, names_resource};
-use super::entitle::{Entitled, Sender};
+use super::claim::{ClaimError, Malformed, Signature, Stand, Waiver, claim_again, names_resource};
+use super::claimant::Claimant;
 use super::forward::body::{Upload, UploadError};
 use super::forward::pool::{ConnectError, Line};
 use super::respond::{Answer, Fault, Outcome, Refusal, Refused};
+use super::signature::drop_signature;
 use super::{Admitted, Claimed, InFlight, InUse, Worker};
 use crate::config::{OnUnknown, Route, Tokens};
 use crate::controls::{Rule, breaks};
@@ -74,10 +74,11 @@ where
         let worker = self.worker.clone();
         let mut inner = self.inner.clone();
         Box::pin(async move {
-            let Claimed { head, body, route, stand, aliases, floor, entitled, table, client, mut story } =
-                claimed;
+            let Claimed { mut head, body, route, stand, client, mut story, .. } = claimed;
+            let Claimed { aliases, signature, floor, entitled, table, .. } = claimed;
             let names = Names { aliases, floor, table };
-            let judged = judge(&worker, &route, stand, names, (entitled, &client), &head, body).await;
+            let claimant = Claimant::new(entitled, &client, &head);
+            let judged = judge(&worker, &route, (stand, signature), names, claimant, body).await;
             worker.metrics.decided(story.started.elapsed());
             let (upload, line, fenced, decision) = match judged {
                 Ok(passed) => passed,
@@ -87,6 +88,7 @@ where
                 }
             };
             story.decision = decision;
+            drop_signature(&mut head.headers, &worker.token_header);
             let request = Request::from_parts(head, upload);
             inner.call(Admitted { request, client, route, line, fenced, story }).await
         })
@@ -105,42 +107,55 @@ struct Names {
 async fn judge(
     worker: &Worker,
     route: &Arc<Route>,
-    stand: Stand,
-    mut names: Names,
-    (mut entitled, client): (Entitled, &Conduct),
-    head: &Parts,
+    (stand, signature): (Stand, Option<Signature>),
+    names: Names,
+    mut claimant: Claimant<'_>,
     body: Incoming,
 ) -> Result<Passed, Refusal> {
-    let sender = Sender { certificate: client.identity(), headers: &head.headers };
-    let (resource, token) = match stand {
-        Stand::Fenced { resource, token } => (resource, token),
-        Stand::Unfenced => return pass(worker, route, head, body, Decision::Unfenced).await,
+    match stand {
+        Stand::Fenced { resource, token } => {
+            names.check_floor(worker, route, &resource, token)?;
+            if let Some(signature) = signature {
+                // First: a deposed leader hears that it was, whatever has become of its signature.
+                names.refuse_stale(worker, &resource, token)?;
+                claimant.prove(worker, route, (token, signature), names.all(&resource))?;
+            }
+            judge_fenced(worker, route, (resource, token), names, claimant, body).await
+        }
+        Stand::Unfenced => pass(worker, route, claimant.head, body, Decision::Unfenced).await,
         Stand::Unchecked { resource, waiver } => {
             if waiver == Waiver::Audited {
                 tracing::warn!(route = %route.name, %resource, "a fenced request without a token was let through");
             }
-            let passed = pass(worker, route, head, body, Decision::Allowed).await?;
-            entitled.still(&worker.access, route, &resource, sender)?;
-            return Ok(passed);
+            let passed = pass(worker, route, claimant.head, body, Decision::Allowed).await?;
+            claimant.is_entitled(worker, route, &resource)?;
+            Ok(passed)
         }
-    };
-    names.check_floor(worker, route, &resource, token)?;
-    let address = client.peer().ip();
+    }
+}
+
+async fn judge_fenced(
+    worker: &Worker,
+    route: &Arc<Route>,
+    (resource, token): (Resource, Token),
+    mut names: Names,
+    mut claimant: Claimant<'_>,
+    body: Incoming,
+) -> Result<Passed, Refusal> {
+    let address = claimant.address();
     let request = Waiting { worker, route, address, token, held_since: Cell::new(None) };
     request.to(&resource, &names.aliases).wait_until_open().await?;
-    entitled.holds(route, &worker.ledger, token, names.all(&resource))?;
-    let upload = prepare(worker, route, head, body).await?;
+    claimant.holds(worker, route, token, names.all(&resource))?;
+    let upload = prepare(worker, route, claimant.head, body).await?;
     loop {
         if !worker.is_current(&names.table) {
-            names = Names::again(worker, &resource, head)?;
+            names = Names::again(worker, &resource, claimant.head)?;
             names.check_floor(worker, route, &resource, token)?;
         }
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
         let cells = request.to(&resource, &names.aliases).wait_until_open().await?;
         let line = worker.pool.check_out(route).await?;
-        // After the last wait: a grant that was taken away meanwhile does not count, and whoever it now is has to hold the token.
-        entitled.still(&worker.access, route, &resource, sender)?;
-        entitled.holds(route, &worker.ledger, token, names.all(&resource))?;
+        claimant.still(worker, route, (&resource, token), names.all(&resource))?;
         line.arm();
         match cells.admit(token) {
             // Asked after the admission: a replica that has joined anew has put its table into force before, and whoever
@@ -174,8 +189,13 @@ impl Names {
     }
 
     /// The resource under all its names.
-    fn all<'n>(&'n self, resource: &'n Resource) -> impl Iterator<Item = &'n Resource> {
+    fn all<'n>(&'n self, resource: &'n Resource) -> impl Iterator<Item = &'n Resource> + Clone {
         std::iter::once(resource).chain(&self.aliases)
+    }
+
+    /// A token below the mark of one of the names is stale.
+    fn refuse_stale(&self, worker: &Worker, resource: &Resource, token: Token) -> Result<(), Refusal> {
+        self.all(resource).try_for_each(|name| refuse_stale(worker, name, token))
     }
 
     /// A token below the mark that the resource had under another name is stale. The one that was the mark was issued for
@@ -273,23 +293,16 @@ impl Waiting<'_> {
 }
 
 impl Approach<'_> {
-    /// Whether any higher token raises the mark.
+    /// Whether any higher token raises the mark. One with a signature is here only if that was good, and then it was
+    /// issued: whether its holder still leads is said by the mark, which a departed leader's does not open.
     fn is_trusted(&self) -> bool {
-        self.vouched || self.route.tokens == Tokens::Trusted
+        self.vouched || self.route.tokens != Tokens::Issued
     }
 
     /// The token was found to pass under another name. That nobody could prove it for this one does not count any more.
     fn vouch(&mut self) {
         self.vouched = true;
         self.asked = false;
-    }
-
-    /// A token below the mark is stale, whatever else is to be said of it.
-    fn refuse_stale(&self) -> Result<(), Refusal> {
-        match self.worker.ledger.get(self.resource.as_str()).map(|cell| cell.look(self.token)) {
-            Some(Err(denied @ Denied::Stale { .. })) => Err(refusal(self.worker, denied)),
-            _ => Ok(()),
-        }
     }
 
     /// Waits, no longer than the route's hold time-out, until the gate is open at this token.
@@ -435,9 +448,8 @@ async fn wait_under_every_name(
     first: &mut Approach<'_>,
     aliases: &mut [Approach<'_>],
 ) -> Result<Arc<ledger::Cell>, Refusal> {
-    first.refuse_stale()?;
-    for alias in aliases.iter() {
-        alias.refuse_stale()?;
+    for approach in std::iter::once(&*first).chain(&*aliases) {
+        refuse_stale(approach.worker, approach.resource, approach.token)?;
     }
     let not_issued = match first.wait_until_open().await {
         Err(refusal @ (Refusal::NotIssued { .. } | Refusal::Throttled)) if !first.vouched => refusal,
@@ -478,6 +490,14 @@ enum View {
     Shut,
     /// The token is above the mark, and nobody has checked that it was issued.
     Unproved,
+}
+
+/// A token below the mark is stale, whatever else is to be said of it.
+fn refuse_stale(worker: &Worker, resource: &Resource, token: Token) -> Result<(), Refusal> {
+    match worker.ledger.get(resource.as_str()).map(|cell| cell.look(token)) {
+        Some(Err(denied @ Denied::Stale { .. })) => Err(refusal(worker, denied)),
+        _ => Ok(()),
+    }
 }
 
 fn refusal(worker: &Worker, denied: Denied) -> Refusal {

@@ -30,6 +30,7 @@ use super::forward::body::{Download, DownloadError};
 use super::{Inbound, Worker};
 use crate::config::Route;
 use crate::metrics::Decision;
+use crate::signing::Unverified;
 use crate::tls::Identity;
 pub(crate) use grpc::broken_off;
 pub(crate) use log::Answers;
@@ -88,6 +89,8 @@ pub(crate) enum Refusal {
     NotIssued {
         mark: u64,
     },
+    /// Its signature is not one over this token and this resource, or not good any more.
+    Unverified(Unverified),
     /// The token is the mark, and its leader has gone.
     Departed {
         mark: u64,
@@ -141,6 +144,12 @@ impl Refused {
     }
 }
 
+impl From<Unverified> for Refusal {
+    fn from(why: Unverified) -> Self {
+        Self::Unverified(why)
+    }
+}
+
 impl From<Forbidden> for Refusal {
     fn from(why: Forbidden) -> Self {
         Self::Forbidden(why)
@@ -151,9 +160,13 @@ impl Refusal {
     /// Whether the token or the name is to blame, and not the gateway or the moment: a raise that only takes long is
     /// not, or thousands of resources that fail over together would look like an attack.
     pub(crate) fn blames_token(&self) -> bool {
-        let of_token = |why: &Malformed| matches!(why, Malformed::Token(_) | Malformed::DuplicateToken);
+        let of_token = |why: &Malformed| {
+            matches!(why, Malformed::Token(_) | Malformed::DuplicateToken | Malformed::Signature(_))
+        };
         match self {
             Self::NotIssued { .. } | Self::NoRoom { .. } => true,
+            // What was good once is shown by honest jobs, too, until they renew.
+            Self::Unverified(why) => !matches!(why, Unverified::Expired(_) | Unverified::Retired(_)),
             Self::Unclaimed(ClaimError::Malformed(why)) => of_token(why),
             _ => false,
         }

@@ -27,6 +27,7 @@ use crate::events::Bus;
 use crate::grants::InForce;
 use crate::ledger::Ledger;
 use crate::metrics::{Limit, Metrics, Prospects, RouteMetrics};
+use crate::signing::Signing;
 use crate::store::Store;
 
 /// How often flights are looked after while there are any: the accuracy of time-outs.
@@ -42,6 +43,7 @@ pub(crate) struct Setup {
     pub(crate) answers: Arc<Answers>,
     pub(crate) tables: Arc<RouteTables>,
     pub(crate) access: Arc<InForce>,
+    pub(crate) signing: Arc<Signing>,
     pub(crate) store: Store,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) bus: Bus,
@@ -62,6 +64,7 @@ pub(crate) struct Worker {
     /// The table of the last request. None after a while without any.
     table: RefCell<Option<Rc<InUse>>>,
     pub(crate) access: Arc<InForce>,
+    pub(crate) signing: Arc<Signing>,
     pub(crate) token_header: HeaderName,
     pub(crate) patience: Patience,
     pub(crate) request_timeout: Duration,
@@ -92,6 +95,7 @@ impl Worker {
             answers,
             tables,
             access,
+            signing,
             store,
             metrics,
             bus,
@@ -105,6 +109,7 @@ impl Worker {
             tables,
             table: RefCell::default(),
             access,
+            signing,
             token_header: listen.token_header,
             patience: Patience {
                 header: listen.header_timeout,

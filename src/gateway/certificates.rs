@@ -1,4 +1,5 @@
-//! The thread that keeps certificates fresh: it looks at their files every second, and says in time when one ends.
+//! The thread that keeps certificates and the keys of signed tokens fresh: it looks at their files every second, and says
+//! in time when a certificate ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use crate::drain::Phase;
 use crate::events::audit;
 use crate::gate::table::RouteTables;
 use crate::metrics::{Certificate, CertificateOf};
+use crate::signing::{News, Signing};
 use crate::tls::{Client, Refresh, SOON, Server};
 
 /// How often the files are looked at.
@@ -18,8 +20,12 @@ const TELL_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Gateway {
     pub(super) fn start_certificates(&mut self) -> Result<(), StartError> {
-        let mut keeper =
-            Keeper { servers: self.doors.servers(), tables: self.tables.clone(), told: HashMap::new() };
+        let mut keeper = Keeper {
+            servers: self.doors.servers(),
+            tables: self.tables.clone(),
+            signing: self.signing.clone(),
+            told: HashMap::new(),
+        };
         let mut phase = self.phase.subscribe();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(StartError::Thread)?;
@@ -67,6 +73,7 @@ fn clients(tables: &RouteTables) -> Vec<(Arc<str>, Arc<Client>)> {
 struct Keeper {
     servers: Vec<(&'static str, Arc<Server>)>,
     tables: Arc<RouteTables>,
+    signing: Arc<Signing>,
     /// When it was last told that a certificate ends soon.
     told: HashMap<CertificateOf, Instant>,
 }
@@ -80,6 +87,12 @@ impl Keeper {
         for (name, client) in clients(&self.tables) {
             let refresh = client.refresh();
             self.tell(CertificateOf::Route(name), refresh, client.expires());
+        }
+        for news in self.signing.refresh() {
+            match news {
+                News::Changed => audit::signing_keys_changed(&self.signing.keys()),
+                News::Refused(why) => audit::signing_keys_refused(&why),
+            }
         }
     }
 

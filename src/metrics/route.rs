@@ -53,7 +53,7 @@ impl Prospects {
     pub fn of(route: Option<&Route>, replicas: bool) -> Self {
         let refuses_missing = route.is_some_and(|route| route.missing_token == MissingToken::Refuse);
         // With replicas a trusted token may be of an era that has not begun.
-        let issues = route.is_some_and(|route| route.tokens == Tokens::Issued || replicas);
+        let issues = route.is_some_and(|route| route.tokens != Tokens::Trusted || replicas);
         let limits_bodies = route.is_some_and(|route| route.bodies.max.is_some());
         Self { matched: route.is_some(), issues, refuses_missing, limits_bodies, replicas }
     }

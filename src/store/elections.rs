@@ -37,7 +37,7 @@ pub(super) enum Order {
         resource: Resource,
         lease: Lease,
         actor: Actor,
-        reply: oneshot::Sender<Result<Duration, NotHeld>>,
+        reply: oneshot::Sender<Result<Leader, NotHeld>>,
     },
     Resign {
         resource: Resource,
@@ -127,13 +127,13 @@ impl Store {
         Campaign { store: self.clone(), resource, lease, id, outcome, decided: false }
     }
 
-    /// How long the lease is good for now.
+    /// The leadership on this lease, and how long the lease is good for now.
     pub async fn renew(
         &self,
         resource: Resource,
         lease: Lease,
         actor: Actor,
-    ) -> Result<Result<Duration, NotHeld>, StoreStopped> {
+    ) -> Result<Result<Leader, NotHeld>, StoreStopped> {
         self.ask(|reply| Order::Renew { resource, lease, actor, reply }).await
     }
 

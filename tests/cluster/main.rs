@@ -27,6 +27,7 @@ mod rolling;
 mod room;
 mod sealed;
 mod several;
+mod signed;
 #[allow(dead_code, reason = "shared with tests/faults, which need more of it")]
 mod support;
 mod unknown;

@@ -39,6 +39,11 @@ fn elections_over_http_do_what_their_page_shows() {
 }
 
 #[test]
+fn signed_tokens_do_what_their_page_shows() {
+    follow_file("docs/signed-tokens.md", 4);
+}
+
+#[test]
 fn run_does_what_its_page_shows() {
     follow_file("docs/run.md", 6);
 }

@@ -17,6 +17,7 @@ mod options;
 mod panics;
 mod proxy;
 mod routes;
+mod signed;
 mod target;
 mod threads;
 mod tokens;

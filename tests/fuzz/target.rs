@@ -1,7 +1,7 @@
 //! What is tried: every target with its examples and its properties.
 
 use super::dice::Dice;
-use super::{claims, config, gate, keys, mutate, proxy, routes, threads, tokens, values};
+use super::{claims, config, gate, keys, mutate, proxy, routes, signed, threads, tokens, values};
 
 pub(crate) struct Target {
     pub(crate) name: &'static str,
@@ -26,9 +26,10 @@ pub(crate) enum Answer {
 
 pub(crate) fn all() -> Vec<Target> {
     let parsers = [tokens::target(), keys::names(), keys::keys(), proxy::target()];
+    let signed = [signed::tokens(), signed::keys()];
     let grammar = [routes::paths(), routes::hosts(), routes::patterns()];
     let wholes = [claims::target(), config::target(), values::target(), gate::target(), threads::target()];
-    parsers.into_iter().chain(grammar).chain(wholes).collect()
+    parsers.into_iter().chain(signed).chain(grammar).chain(wholes).collect()
 }
 
 impl Target {

@@ -31,6 +31,7 @@ mod paths;
 mod proxied;
 mod reload;
 mod renames;
+mod signed;
 mod sizes;
 mod storm;
 mod support;

@@ -1,8 +1,8 @@
 //! `highgate run` as a user runs it: real processes, a real gateway, real signals.
 //!
 //! `ends.rs` is about how a run ends, `guarded.rs` about what happens to its command when `run` itself is stopped
-//! or killed, `metrics.rs` about what `--metrics` shows, `scattered.rs` about commands whose processes leave the group or the session, and
-//! `secrets.rs` about who may campaign and what the command gets to know of it.
+//! or killed, `metrics.rs` about what `--metrics` shows, `scattered.rs` about commands whose processes leave the group or the session,
+//! `secrets.rs` about who may campaign and what the command gets to know of it, and `signed.rs` about signed tokens.
 #![allow(clippy::unwrap_used)]
 
 mod ends;
@@ -10,4 +10,5 @@ mod guarded;
 mod metrics;
 mod scattered;
 mod secrets;
+mod signed;
 mod support;

@@ -50,8 +50,20 @@ impl Gateway {
         Self::with_tokens("trusted")
     }
 
-    fn with_tokens(tokens: &str) -> Self {
+    /// One whose elections sign, and that wants their tokens signed.
+    pub(crate) fn signing() -> Self {
         let folder = TempDir::new().unwrap();
+        let mut make = Command::new(PROGRAM);
+        make.args(["keys", "new", "--data-dir"]).arg(folder.path().join("data"));
+        assert!(make.stdout(Stdio::null()).status().unwrap().success());
+        Self::in_folder(folder, "signed")
+    }
+
+    fn with_tokens(tokens: &str) -> Self {
+        Self::in_folder(TempDir::new().unwrap(), tokens)
+    }
+
+    fn in_folder(folder: TempDir, tokens: &str) -> Self {
         let mut serve = Command::new(PROGRAM);
         serve
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--tokens", tokens])

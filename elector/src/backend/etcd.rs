@@ -38,7 +38,7 @@ use self::mirror::{Mirror, backend_error};
 use self::seal::Gateways;
 use super::{
     Backend, BackendError, BoxFuture, Candidacy, Grant, Observation, OnceError, OnceState, OnceStep,
-    RenewError,
+    RenewError, Renewed,
 };
 use crate::Resource;
 
@@ -149,10 +149,12 @@ impl Backend for EtcdBackend {
         Box::pin(async move { work.await.unwrap_or_else(|| Err(self.core.ended())) })
     }
 
-    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<(), RenewError>>> {
+    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<Renewed, RenewError>>> {
         let work = self.run(renew::renew(Arc::clone(&self.core), grants.to_vec()));
         let failed = || grants.iter().map(|_| Err(RenewError::Failed(self.core.ended()))).collect();
-        Box::pin(async move { work.await.unwrap_or_else(failed) })
+        // A number is all that etcd issues.
+        let unsigned = |answer: Result<(), RenewError>| answer.map(|()| Renewed::default());
+        Box::pin(async move { work.await.unwrap_or_else(failed).into_iter().map(unsigned).collect() })
     }
 
     fn resign<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<(), BackendError>> {

@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Backend, BackendError, BoxFuture, Candidacy, Grant, Observation, OnceError, OnceState, OnceStep,
-    RenewError,
+    RenewError, Renewed, SignedToken,
 };
 use crate::connect::shown;
 use crate::{ConnectError, Resource, Token, timestamp};
@@ -56,7 +56,7 @@ impl Backend for Highgate {
         Box::pin(campaign::contend(&self.gateways, candidacy))
     }
 
-    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<(), RenewError>>> {
+    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<Renewed, RenewError>>> {
         Box::pin(renew_all(&self.gateways, grants))
     }
 
@@ -100,7 +100,7 @@ impl Backend for Highgate {
 }
 
 /// Each on its own, some at once; those that take too long fail alone.
-async fn renew_all(gateways: &Arc<Gateways>, grants: &[Grant]) -> Vec<Result<(), RenewError>> {
+async fn renew_all(gateways: &Arc<Gateways>, grants: &[Grant]) -> Vec<Result<Renewed, RenewError>> {
     let shortest = grants.iter().map(|grant| grant.ttl).min().unwrap_or(CALL_LIMIT);
     // Just under the third of a ttl that the elector gives to all of them.
     let limit = limit((shortest * 3 / 10).min(CALL_LIMIT));
@@ -123,10 +123,10 @@ async fn renew_all(gateways: &Arc<Gateways>, grants: &[Grant]) -> Vec<Result<(),
     answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
 }
 
-async fn renew(gateways: &Gateways, body: &Value, limit: Instant) -> Result<(), RenewError> {
+async fn renew(gateways: &Gateways, body: &Value, limit: Instant) -> Result<Renewed, RenewError> {
     let (wire, answer) = gateways.call("/v1/elections/renew", body, limit).await?;
     match answer.status {
-        StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
+        StatusCode::OK | StatusCode::NO_CONTENT => Ok(Renewed { signed_token: signed_token(&answer.body) }),
         StatusCode::GONE => Err(RenewError::Gone),
         _ => Err(wire.failure(&answer).into()),
     }
@@ -152,6 +152,11 @@ fn named(grant: &Grant) -> Value {
 
 fn token(number: &Value) -> Option<Token> {
     number.as_u64().and_then(Token::new)
+}
+
+/// What a gateway with a key that signs adds to its answers.
+fn signed_token(body: &Value) -> Option<SignedToken> {
+    SignedToken::parse(body.get("signed_token")?.as_str()?)
 }
 
 fn limit(span: Duration) -> Instant {

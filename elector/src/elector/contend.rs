@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::Settings;
 use super::follow::Follow;
 use crate::Moment;
-use crate::backend::{BackendError, Grant, Leader, RenewError};
+use crate::backend::{BackendError, Grant, Leader, RenewError, Renewed};
 use crate::backoff::Backoff;
 use crate::heartbeat::Renewer;
 use crate::leadership::Leadership;
@@ -153,12 +153,13 @@ impl Claim<'_> {
         let mut backoff = Backoff::default();
         loop {
             let sent = Moment::now();
-            let grant = self.grant.as_ref()?;
+            let grant = self.grant.as_mut()?;
             if sent.since(granted) > grant.ttl {
                 return None;
             }
             match renew(self.renewer, grant).await {
-                Some(Ok(())) => {
+                Some(Ok(Renewed { signed_token })) => {
+                    grant.signed_token = signed_token.or(grant.signed_token.take());
                     return self.grant.take().map(|grant| (grant.clone(), sent + validity(grant.ttl)));
                 }
                 Some(Err(RenewError::Gone)) => self.grant = None,
@@ -176,7 +177,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-async fn renew(renewer: &Renewer, grant: &Grant) -> Option<Result<(), RenewError>> {
+async fn renew(renewer: &Renewer, grant: &Grant) -> Option<Result<Renewed, RenewError>> {
     let renewal = renewer.backend().renew(std::slice::from_ref(grant));
     timeout(grant.ttl / 3, renewal).await.ok().and_then(|answers| answers.into_iter().next())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Moment;
-use crate::backend::RenewError;
+use crate::backend::{RenewError, Renewed};
 use crate::backoff::jittered;
 use crate::leadership::Lost;
 use crate::leadership::term::Term;
@@ -65,12 +65,13 @@ impl Table {
     }
 
     /// What became of a renewal.
-    pub(super) fn settle(&mut self, term: &Arc<Term>, sent: Moment, answer: Result<(), RenewError>) {
+    pub(super) fn settle(&mut self, term: &Arc<Term>, sent: Moment, answer: Result<Renewed, RenewError>) {
         let Some(entry) = self.0.get_mut(&key(term)) else { return };
         entry.under_way = false;
         match answer {
-            Ok(()) => {
+            Ok(Renewed { signed_token }) => {
                 entry.due = sent + entry.rhythm.heartbeat;
+                term.sign(signed_token);
                 // Too late, it is over; the next round drops it.
                 let _valid = term.renewed(sent);
             }

@@ -10,6 +10,7 @@ use http::HeaderMap;
 
 use super::Lost;
 use super::term::Term;
+use crate::backend::SignedToken;
 use crate::token::headers;
 use crate::{Resource, Token};
 
@@ -26,11 +27,22 @@ impl TokenSource {
         self.0.check()
     }
 
+    /// The token with the signature of who issued it, where the gateway's elections sign. Every renewal brings another, so it
+    /// is to be asked for before each request. None: they do not sign.
+    pub fn signed_token(&self) -> Result<Option<SignedToken>, Lost> {
+        self.0.signed_token()
+    }
+
+    /// What to send as the token: signed where the gateway's elections sign, else the number.
+    pub fn shown(&self) -> Result<String, Lost> {
+        let token = self.token()?;
+        Ok(self.signed_token()?.map_or_else(|| token.to_string(), |signed| signed.as_str().to_owned()))
+    }
+
     /// The headers to send with a request, for clients that have no tower layers: `.header(name, value)` for each. A
     /// route that knows its resource by itself ignores the second; any other has to be told.
     pub fn headers(&self) -> Result<[(&'static str, String); 2], Lost> {
-        let token = self.token()?.to_string();
-        Ok([(headers::TOKEN, token), (headers::RESOURCE, self.resource().to_string())])
+        Ok([(headers::TOKEN, self.shown()?), (headers::RESOURCE, self.resource().to_string())])
     }
 
     /// Reads the headers of an answer, for clients that have no tower layers. An answer that refused the token as stale

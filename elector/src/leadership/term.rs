@@ -8,14 +8,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::Lost;
-use crate::backend::Grant;
+use crate::backend::{Grant, SignedToken};
 use crate::metrics::Metrics;
 use crate::{Moment, Token};
 
@@ -25,6 +25,8 @@ pub(crate) struct Term {
     until: AtomicU64,
     /// What the work gets to stop in.
     grace: Duration,
+    /// The latest that the backend has issued, if it signs.
+    signed: Mutex<Option<SignedToken>>,
     progress: AtomicU64,
     /// The watchdog keeps the renewer from renewing.
     withheld: AtomicBool,
@@ -50,6 +52,7 @@ impl Term {
     pub(crate) fn new(grant: Grant, until: Moment, grace: Duration, metrics: Arc<Metrics>) -> Self {
         metrics.won(grant.token);
         Self {
+            signed: Mutex::new(grant.signed_token.clone()),
             grant,
             until: AtomicU64::new(until.nanos()),
             grace,
@@ -65,6 +68,19 @@ impl Term {
     /// The token, if the term is valid now.
     pub(crate) fn check(&self) -> Result<Token, Lost> {
         self.valid_until().map(|_| self.grant.token)
+    }
+
+    /// The token with its signature, if the term is valid now and the backend signs.
+    pub(crate) fn signed_token(&self) -> Result<Option<SignedToken>, Lost> {
+        self.check()?;
+        Ok(self.signed.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// A renewal may bring a fresh one; else the one before stays.
+    pub(crate) fn sign(&self, fresh: Option<SignedToken>) {
+        if fresh.is_some() {
+            *self.signed.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
     }
 
     /// Its deadline, if that has not passed.

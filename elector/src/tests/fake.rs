@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::backend::{
     Backend, BackendError, BoxFuture, Candidacy, Grant, Leader, Observation, OnceError, OnceState, OnceStep,
-    RenewError,
+    RenewError, Renewed, SignedToken,
 };
 use crate::stream::unfold;
 use crate::{Moment, Resource, Token};
@@ -30,6 +30,8 @@ pub(super) struct Fake {
     pub(super) resigned: AtomicUsize,
     /// How many milliseconds an answer to a renewal is on its way.
     pub(super) lag: AtomicU64,
+    /// Grants and renewals come with a signed token, each with another.
+    pub(super) signs: AtomicBool,
 }
 
 #[derive(Default)]
@@ -89,7 +91,15 @@ impl Fake {
     }
 
     fn leads(&self, grant: &Grant) -> bool {
-        self.with(&grant.resource, |election, _| election.current().is_some_and(|(held, _)| held == grant))
+        self.with(&grant.resource, |election, _| {
+            election.current().is_some_and(|(held, _)| held.lease == grant.lease)
+        })
+    }
+
+    fn signed(&self, token: Token) -> Option<SignedToken> {
+        let renewals = self.renewals.load(Ordering::SeqCst);
+        let signed = SignedToken::parse(&format!("{token}.after-{renewals}-renewals"));
+        signed.filter(|_| self.signs.load(Ordering::SeqCst))
     }
 }
 
@@ -147,7 +157,8 @@ impl Backend for Fake {
                     *last += 1;
                     let Candidacy { resource, holder, ttl } = candidacy.clone();
                     let token = Token::new(*last).unwrap();
-                    let grant = Grant { resource, holder, token, lease: id.to_string(), ttl };
+                    let signed_token = self.signed(token);
+                    let grant = Grant { resource, holder, token, lease: id.to_string(), ttl, signed_token };
                     election.leader = Some((grant.clone(), Moment::now() + grant.ttl));
                     Some(grant)
                 });
@@ -160,16 +171,16 @@ impl Backend for Fake {
         })
     }
 
-    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<(), RenewError>>> {
+    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<Renewed, RenewError>>> {
         Box::pin(async move {
             self.rounds.fetch_add(1, Ordering::SeqCst);
             self.renewals.fetch_add(grants.len(), Ordering::SeqCst);
             let renew = |grant: &Grant| {
                 self.reach()?;
                 self.with(&grant.resource, |election, _| match election.current() {
-                    Some((held, until)) if held == grant => {
+                    Some((held, until)) if held.lease == grant.lease => {
                         *until = Moment::now() + grant.ttl;
-                        Ok(())
+                        Ok(Renewed { signed_token: self.signed(grant.token) })
                     }
                     _ => Err(RenewError::Gone),
                 })

@@ -9,6 +9,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::*;
+use crate::backend::SignedToken;
 use crate::header::{Fencing, FencingError, FencingLayer};
 use crate::{Leadership, Lost};
 
@@ -54,6 +55,40 @@ async fn requests_carry_the_token_and_its_resource_and_none_are_sent_once_the_le
     assert_eq!(sent, [leadership.token().to_string(), world.resource.to_string()]);
     drop(leadership);
     assert!(matches!(client.call(request()).await, Err(FencingError::Lost(Lost::Resigned))));
+}
+
+#[tokio::test]
+async fn a_signed_token_is_sent_in_place_of_the_number_and_another_after_a_renewal() {
+    let world = World::new();
+    world.fake.signs.store(true, std::sync::atomic::Ordering::SeqCst);
+    let leadership = world.settings().ttl(ms(300)).build().unwrap().campaign().await.unwrap();
+    let mut client = client(&leadership, &[]);
+    let first = leadership.source().shown().unwrap();
+    assert!(first.starts_with(&format!("{}.after-", leadership.token())), "{first}");
+    let until = tokio::time::Instant::now() + ms(10_000);
+    loop {
+        let sent = client.call(Request::new(())).await.unwrap().into_body();
+        if sent[0] != first {
+            assert!(sent[0].starts_with(&format!("{}.after-", leadership.token())), "{sent:?}");
+            break;
+        }
+        assert!(tokio::time::Instant::now() < until, "it is renewed");
+        tokio::time::sleep(ms(10)).await;
+    }
+    let shown = leadership.source().headers().unwrap();
+    assert_ne!(shown[0].1, first);
+    assert!(!format!("{leadership:?}").contains("after-"), "it is never printed");
+    leadership.resign().await.unwrap();
+}
+
+#[test]
+fn only_what_a_header_can_carry_is_a_signed_token() {
+    let parse = |text: &str| SignedToken::parse(text).map(|signed| signed.as_str().to_owned());
+    assert_eq!(parse("7.aZ0-_").as_deref(), Some("7.aZ0-_"));
+    for text in ["7", "7.", ".a", "07.a", "7.a\"", "7.a b", "7.a\n", "7.a.b", "x.a"] {
+        assert_eq!(parse(text), None, "{text}");
+    }
+    assert_eq!(parse(&format!("7.{}", "a".repeat(5000))), None);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use highgate_elector::backend::{
     Backend, BackendError, BoxFuture, Candidacy, Grant, Observation, OnceError, OnceState, OnceStep,
-    RenewError,
+    RenewError, Renewed,
 };
 use highgate_elector::{Builder, Elector, Resource, connect};
 
@@ -89,10 +89,11 @@ impl Backend for Line {
         })
     }
 
-    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<(), RenewError>>> {
+    fn renew<'a>(&'a self, grants: &'a [Grant]) -> BoxFuture<'a, Vec<Result<Renewed, RenewError>>> {
         Box::pin(async move {
             if self.check().is_err() {
-                return grants.iter().map(|_| self.check().map_err(RenewError::Failed)).collect();
+                let failed = || self.check().map(|()| Renewed::default()).map_err(RenewError::Failed);
+                return grants.iter().map(|_| failed()).collect();
             }
             self.backend.renew(grants).await
         })

@@ -33,6 +33,7 @@ pub(crate) async fn gateway() -> Running {
         bus: Bus::new(),
         draining: Arc::default(),
         auth: None,
+        signing: Arc::default(),
         access: Arc::default(),
         jobs: highgate::admin::Jobs::Here,
         doors: Vec::new(),

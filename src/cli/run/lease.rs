@@ -71,6 +71,7 @@ impl Lease {
             token: Token::new(self.token)?,
             lease: self.lease.clone(),
             ttl: self.ttl,
+            signed_token: None,
         })
     }
 }
@@ -101,6 +102,7 @@ mod tests {
             token: Token::new(Token::MAX).unwrap(),
             lease: "5f".to_owned(),
             ttl: Duration::from_millis(1500),
+            signed_token: None,
         };
         let access = Access { url: "highgate://a:1".to_owned(), secret: Some("s3cret".to_owned()) };
         let line = Lease::new(&access, &grant).to_string();

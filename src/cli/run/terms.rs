@@ -62,7 +62,7 @@ impl Terms {
 }
 
 /// A number, possibly with a fraction, and a unit: `15s`, `500ms`, `1.5h`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(in crate::cli) fn duration(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|character: char| character.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let milliseconds: u64 = match unit {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use highgate_elector::Leadership;
+use highgate_elector::backend::SignedToken;
 use rustix::process::Signal;
 
 use super::asks::Asks;
@@ -49,6 +50,9 @@ struct Supervisor<'a> {
     plan: Plan,
     /// The deadline that the guardian knows.
     told: Moment,
+    file: &'a TokenFile,
+    /// What is in the file, where the backend signs.
+    signed: Option<SignedToken>,
     guardian: Guardian,
     /// Whether the guardian can still say anything.
     is_guarded: bool,
@@ -65,7 +69,8 @@ struct Supervisor<'a> {
 /// Runs the command to its end, or to the end of the leadership. An error means that nothing runs.
 pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Asks) -> anyhow::Result<Ended> {
     let Some(deadline) = deadline(leadership, &work.terms) else { return Ok(Ended::never_began()) };
-    let file = TokenFile::create(leadership.resource(), leadership.token())
+    let Ok(signed) = leadership.source().signed_token() else { return Ok(Ended::never_began()) };
+    let file = TokenFile::create(leadership.resource(), leadership.token(), signed.clone())
         .context("cannot write the token file")?;
     let timer = Alarm::new().context("cannot set a timer")?;
     let mut family = Family::gather().context("cannot watch over the command's processes")?;
@@ -87,6 +92,8 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
         terms: work.terms,
         plan: Plan::new(Schedule::new(deadline, work.terms.grace), stop_at),
         told: deadline,
+        file: &file,
+        signed,
         guardian,
         is_guarded: true,
         is_lost: false,
@@ -124,6 +131,7 @@ impl Supervisor<'_> {
             let event = self.next(asks).await?;
             // First, so that the clock is judged by the lease as it is.
             self.note_renewal();
+            self.note_signed_token();
             self.step(event);
             if !self.is_kept && self.family.is_dead() {
                 return Ok(true);
@@ -202,6 +210,18 @@ impl Supervisor<'_> {
             self.told = deadline;
             self.order(Order::Until(deadline));
         }
+    }
+
+    /// The command may send the token before until that ends, so a failed write is told and tried again with the next.
+    fn note_signed_token(&mut self) {
+        let Ok(Some(fresh)) = self.leadership.source().signed_token() else { return };
+        if self.signed.as_ref() == Some(&fresh) {
+            return;
+        }
+        if let Err(error) = self.file.renew(&fresh) {
+            say(&format!("a renewed signed token cannot be written for the command: {error}"));
+        }
+        self.signed = Some(fresh);
     }
 
     fn step(&mut self, event: Event) {

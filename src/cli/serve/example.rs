@@ -64,19 +64,20 @@ fn describe(
     let example = config.routes.iter().find_map(|route| Example::of(route, config, reachable(address)))?;
     Some(match (example.route.tokens, jobs) {
         (Tokens::Trusted, _) => format!("try: {}", example.curl(&next(&example.resource).to_string(), '\'')),
-        (Tokens::Issued, Jobs::Nowhere) => {
+        (Tokens::Issued | Tokens::Signed, Jobs::Nowhere) => {
             "elections issue the tokens, and no port serves them: add an [elections] table".to_owned()
         }
-        (Tokens::Issued, Jobs::At(jobs, secret)) => {
+        (tokens @ (Tokens::Issued | Tokens::Signed), Jobs::At(jobs, secret)) => {
             let secret = secret.map(|file| {
                 format!("HIGHGATE_ELECTIONS_TOKEN=\"$(cat {})\" ", quoted(&file.to_string_lossy()))
             });
+            let shown = if tokens == Tokens::Signed { "$FENCING_SIGNED_TOKEN" } else { "$FENCING_TOKEN" };
             format!(
                 "try: {}highgate run --resource {} --backend highgate://{} -- sh -c '{}' # its election issues the token",
                 secret.unwrap_or_default(),
                 example.resource,
                 reachable(*jobs),
-                example.curl("$FENCING_TOKEN", '"')
+                example.curl(shown, '"')
             )
         }
     })

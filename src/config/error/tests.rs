@@ -12,7 +12,7 @@ fn a_bad_value_is_reported_with_its_place_its_key_and_what_is_allowed() {
     for (line, expected) in [
         (
             "tokens = 'none'",
-            r#"f.toml:4:10: routes[0].tokens: unknown value "none"; allowed: issued, trusted"#,
+            r#"f.toml:4:10: routes[0].tokens: unknown value "none"; allowed: issued, trusted, signed"#,
         ),
         (
             "missing_token = ''",
@@ -104,7 +104,7 @@ fn unknown_keys_and_wrong_types_are_named_by_their_full_path() {
         ),
         (
             "listne = 1",
-            "f.toml:1:1: listne: unknown key; allowed: listen, admin, elections, store, log, shutdown, metrics, once, history, secrets, grants, routes",
+            "f.toml:1:1: listne: unknown key; allowed: listen, admin, elections, store, log, shutdown, metrics, once, history, secrets, signing, grants, routes",
         ),
         (
             "[[routes]]\n[[routes]]\nmatch = { hots = 'x' }",

@@ -45,6 +45,9 @@ pub(super) fn detail(refusal: &Refusal, story: &Story, token_header: &HeaderName
             "token {token} was not issued to the leader of {}, whose mark is {mark}; win the election first",
             meant(story)
         ),
+        Refusal::Unverified(why) => {
+            format!("the signed token {token} is not good for {}: {why}", meant(story))
+        }
         Refusal::Departed { .. } => format!(
             "the leader of {} that had token {token} has left (it resigned, was evicted, or let its lease run out), and \
              nobody has followed; stop writing, or win the election again for a new token",

@@ -81,6 +81,7 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
             ..row(StatusCode::PRECONDITION_FAILED, "stale", "Stale fencing token", 9)
         },
         Refusal::NotIssued { .. } => row(StatusCode::FORBIDDEN, "not-issued", "Fencing token not issued", 7),
+        Refusal::Unverified(_) => row(StatusCode::FORBIDDEN, "not-issued", "Signed token not good", 7),
         Refusal::Departed { .. } => row(StatusCode::FORBIDDEN, "not-issued", "Leader has left", 7),
         Refusal::Frozen { .. } => row(StatusCode::LOCKED, "frozen", "Resource frozen", 9),
         Refusal::Raising => unavailable("raising", "Earlier writes still draining"),

@@ -51,7 +51,9 @@ impl Driver {
                 self.hold(Vec::new())
             }
             Order::Renew { resource, lease, actor, reply } => {
-                let _ = reply.send(self.elections.renew(self.now(), &resource, lease, &actor));
+                let renewed = self.elections.renew(self.now(), &resource, lease, &actor);
+                let held = renewed.and_then(|_ttl| self.elections.held(&resource, lease, &actor));
+                let _ = reply.send(held.map(leader));
                 Ok(())
             }
             Order::Resign { resource, lease, actor, reply } => {

@@ -54,7 +54,7 @@ async fn step(link: Link, order: OnceOrder) -> Result<Result<OnceEntry, NotHeld>
         Err(not_held) => return Ok(Err(not_held)),
     };
     let lease = format!("{:x}", lease_id(lease));
-    let grant = Grant { resource, holder, token, lease, ttl: Duration::ZERO };
+    let grant = Grant { resource, holder, token, lease, ttl: Duration::ZERO, signed_token: None };
     let step = if complete { OnceStep::Complete } else { OnceStep::Begin };
     match once::step(&link.client, &link.keys, &grant, &key, step).await {
         Ok(entry) => Ok(Ok(entry.into())),

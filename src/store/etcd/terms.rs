@@ -89,13 +89,14 @@ pub(super) async fn renew(
     link: Link,
     revoker: Revoker,
     held: Held,
-) -> Result<Result<Duration, NotHeld>, Trouble> {
-    if let Err(not_held) = look(&link, &revoker, &held).await? {
-        return Ok(Err(not_held));
-    }
+) -> Result<Result<Leader, NotHeld>, Trouble> {
+    let Known { token, holder, owner, .. } = match look(&link, &revoker, &held).await? {
+        Ok(known) => known,
+        Err(not_held) => return Ok(Err(not_held)),
+    };
     let extended = link.client.keep_alive(lease_id(held.lease)).await?;
-    let ttl = u64::try_from(extended.ttl).ok().filter(|ttl| *ttl > 0);
-    Ok(ttl.map(Duration::from_secs).ok_or(NotHeld::Gone))
+    let ttl = u64::try_from(extended.ttl).ok().filter(|ttl| *ttl > 0).map(Duration::from_secs);
+    Ok(ttl.map(|ttl| Leader { holder, token, ttl: Some(ttl), owner }).ok_or(NotHeld::Gone))
 }
 
 pub(super) async fn resign(link: Link, revoker: Revoker, held: Held) -> Result<Result<(), NotHeld>, Trouble> {

@@ -33,6 +33,8 @@ pub(crate) struct Builder {
     routes: Table,
     listen: Table,
     store: Table,
+    /// The folder of the keys of signed tokens.
+    signing: Option<PathBuf>,
     relayed: bool,
     /// The gateways know of one address of etcd only.
     narrowed: bool,
@@ -129,6 +131,7 @@ pub(crate) fn trial(test: &'static str) -> Builder {
         routes,
         listen: Table::new(),
         store: Table::new(),
+        signing: None,
         relayed: false,
         narrowed: false,
         deaf: false,
@@ -162,6 +165,13 @@ impl Builder {
     pub(crate) fn route(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.routes.insert(key.to_owned(), value.into());
         self
+    }
+
+    /// The route wants tokens that were signed with a key of this folder.
+    #[allow(dead_code, reason = "for the tests of several gateways, which share this file")]
+    pub(crate) fn signed_by(mut self, keys: &Path) -> Self {
+        self.signing = Some(keys.to_owned());
+        self.route("tokens", "signed")
     }
 
     /// Sets a key of the data ports.
@@ -326,6 +336,9 @@ impl Builder {
         let mut config = Table::new();
         config.insert("listen".into(), self.listen.clone().into());
         config.insert("store".into(), store.into());
+        if let Some(keys) = &self.signing {
+            config.insert("signing".into(), section(&[("dir", &keys.to_string_lossy())]).into());
+        }
         config.insert("log".into(), section(&[("access", "off")]).into());
         config
             .insert("shutdown".into(), section(&[("unready_delay", "500ms"), ("drain_limit", "5s")]).into());

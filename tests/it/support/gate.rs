@@ -1,7 +1,7 @@
 //! A gateway in this process: `gateway_to(&origin).route("drain_timeout", "1s").start()`.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use highgate::config::{Config, Overrides};
 use highgate::gateway::Gateway;
@@ -23,6 +23,8 @@ pub(crate) struct Builder {
     /// Who has a secret of its own, which is `NAME-s3cret`.
     bearers: Vec<&'static str>,
     grants: Vec<Table>,
+    /// The folder of the keys of signed tokens.
+    signing: Option<PathBuf>,
     routes: Vec<Table>,
 }
 
@@ -50,6 +52,7 @@ pub(crate) fn gateway(upstream: SocketAddr) -> Builder {
         tls: [None, None],
         bearers: Vec::new(),
         grants: Vec::new(),
+        signing: None,
         routes,
     }
 }
@@ -142,6 +145,12 @@ impl Builder {
         self
     }
 
+    /// The latest route wants tokens that were signed with a key of this folder.
+    pub(crate) fn signed_by(mut self, keys: &Path) -> Self {
+        self.signing = Some(keys.to_owned());
+        self.route("tokens", "signed")
+    }
+
     fn config(&self, folder: &Path) -> Config {
         let mut listen = self.listen.clone();
         listen.insert("address".into(), "127.0.0.1:0".into());
@@ -175,6 +184,9 @@ impl Builder {
             std::fs::write(&file, lines).expect("a file for the secrets");
             config.insert("secrets".into(), section("file", &file.to_string_lossy()).into());
             config.insert("grants".into(), self.grants.clone().into());
+        }
+        if let Some(keys) = &self.signing {
+            config.insert("signing".into(), section("dir", &keys.to_string_lossy()).into());
         }
         let mut store = section("path", &folder.to_string_lossy());
         store.extend(self.store.clone());

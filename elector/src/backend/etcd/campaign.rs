@@ -57,8 +57,14 @@ pub(super) async fn campaign(core: Arc<Core>, candidacy: Candidacy) -> Result<Gr
         match contest(&core, &mut seat, &candidacy, since).await? {
             Standing::Leads(Term { token, created, since, .. }) => {
                 let Candidacy { resource, holder, .. } = candidacy;
-                let grant =
-                    Grant { resource, holder, token, lease: format!("{:x}", seat.lease), ttl: seat.ttl };
+                let grant = Grant {
+                    resource,
+                    holder,
+                    token,
+                    lease: format!("{:x}", seat.lease),
+                    ttl: seat.ttl,
+                    signed_token: None,
+                };
                 seat.lead(created, since);
                 return Ok(grant);
             }

@@ -171,6 +171,7 @@ mod tests {
             token: Token::new(7).unwrap(),
             lease: "1f".to_owned(),
             ttl: Duration::from_secs(5),
+            signed_token: None,
         };
         for (step, completed) in [(OnceStep::Begin, false), (OnceStep::Complete, true)] {
             let entry = Entry::of(&grant, step);

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::gateways::Gateways;
 use super::wire::{Answer, Wire};
-use super::{CALL_LIMIT, token};
+use super::{CALL_LIMIT, signed_token, token};
 use crate::backend::{BackendError, Candidacy, Grant};
 
 /// How long one request waits for its turn. A place in line does not outlive its request, so this is long; but a
@@ -107,6 +107,7 @@ fn granted(wire: &Wire, candidacy: &Candidacy, body: &Value) -> Result<Grant, Ba
             token: token(body.get("token")?)?,
             lease: body.get("lease")?.as_str()?.to_owned(),
             ttl: if ttl.is_zero() { None } else { Some(ttl) }?,
+            signed_token: signed_token(body),
         })
     };
     read().ok_or_else(|| wire.refused("its answer to a campaign is not one"))

@@ -10,6 +10,7 @@ fn term(ttl: Duration) -> Term {
         token: Token::new(7).unwrap(),
         lease: "1".to_owned(),
         ttl,
+        signed_token: None,
     };
     Term::new(grant, Moment::now() + ttl, ttl / 3, Arc::new(Metrics::new("ledger")))
 }

@@ -1,0 +1,105 @@
+//! Keys that are made, distributed and retired under way, and the program that does it.
+
+use std::process::{Command, Output};
+
+use super::*;
+use crate::support::{config_for, highgate};
+
+/// The id of the key that signed this.
+fn signer(shown: &str) -> String {
+    format!("{:?}", parsed(shown)).split("KeyId(").nth(1).unwrap()[..16].to_owned()
+}
+
+#[test]
+fn keys_rotate_without_a_failed_request() {
+    let (origin, (keys, old)) = (origin().start(), key());
+    let gate = gateway_to(&origin).signed_by(keys.path()).start();
+    let won = campaign(&gate, "a", None);
+    let first = won.signed.clone();
+    // Writes and renews, as a job does, until something has happened.
+    let works_until = |what: &str, done: &mut dyn FnMut(&str) -> bool| {
+        let mut shown = renew(&gate, &won);
+        eventually(what, || {
+            gate.ask(&write("a", &shown)).is_ok();
+            shown = renew(&gate, &won);
+            done(&shown)
+        });
+    };
+    works_until("the old key signs", &mut |shown| signer(shown) == old.to_string());
+    let new = create(keys.path(), SystemTime::now(), Duration::ZERO).unwrap();
+    works_until("the new key signs", &mut |shown| signer(shown) == new.to_string());
+    gate.ask(&write("a", &first)).is_ok();
+    retire(keys.path(), old, SystemTime::now()).unwrap();
+    works_until("the old key is retired", &mut |_| {
+        let answer = gate.ask(&write("a", &first));
+        answer.status == 403 && answer.text().contains("which was retired")
+    });
+}
+
+fn keys(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_highgate"));
+    command.env_remove("HIGHGATE_DATA_DIR").arg("keys").args(words).arg("--dir").arg(folder).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn the_program_makes_lists_and_retires_keys_that_a_gateway_takes_in_place() {
+    let (folder, origin) = (tempfile::tempdir().unwrap(), origin().start());
+    let dir = folder.path().join("keys");
+    let first = said(&keys(&dir, &["new"])).trim().to_owned();
+    let config = config_for(origin.address, "").replace("\"trusted\"", "\"signed\"");
+    let file = folder.path().join("highgate.toml");
+    std::fs::write(&file, format!("[signing]\ndir = {dir:?}\n{config}")).unwrap();
+    let gate = highgate().config(&file).data(&folder.path().join("data")).start();
+    let id = first.parse::<KeyId>().unwrap();
+    let shown = sign(&dir, "default", 7, &job(), SystemTime::now());
+    assert_eq!(gate.ask(&write("default", &shown)).status, 200);
+
+    let second = said(&keys(&dir, &["new"])).trim().to_owned();
+    let list = said(&keys(&dir, &["list"]));
+    let state = |id: &str| list.lines().find(|line| line.starts_with(id)).unwrap()[18..].to_owned();
+    assert!(state(&first).starts_with("signs "), "{list}");
+    assert!(state(&second).starts_with("verifies; signs from 20"), "{list}");
+    let private = dir.join(format!("{id}.key"));
+    let secret = std::fs::read_to_string(&private).unwrap();
+    std::fs::write(&private, secret.replace("public", "pubic")).unwrap();
+    eventually("a bad file is told of", || gate.errors().contains("signing-keys-refused"));
+    assert_eq!(gate.ask(&write("default", &shown)).status, 200, "and changes nothing");
+    assert_eq!(keys(&dir, &["list"]).status.code(), Some(1));
+    assert_eq!(keys(&dir, &["retire", &first]).status.code(), Some(1), "it cannot be read");
+    std::fs::write(&private, &secret).unwrap();
+
+    said(&keys(&dir, &["retire", &first]));
+    eventually("the key is retired", || gate.ask(&write("default", &shown)).status == 403);
+    let shown = sign(&dir, "default", 8, &job(), SystemTime::now());
+    assert_eq!(gate.ask(&write("default", &shown)).status, 200, "the one that waited signs");
+    assert_eq!(keys(&dir, &["retire", "0123456789abcdef"]).status.code(), Some(1));
+    assert_eq!(keys(&dir, &["retire", "x"]).status.code(), Some(2));
+    let half = secret.lines().find_map(|line| line.strip_prefix("private = ")).unwrap().trim_matches('"');
+    let told = gate.said() + &gate.errors() + &list;
+    assert!(!told.contains(half) && !told.contains(&shown), "{told}");
+}
+
+#[test]
+fn signed_tokens_without_a_key_are_an_error_that_says_what_to_do() {
+    let (folder, origin) = (tempfile::tempdir().unwrap(), origin().start());
+    let config = config_for(origin.address, "").replace("\"trusted\"", "\"signed\"");
+    let file = folder.path().join("highgate.toml");
+    std::fs::write(&file, format!("[store]\npath = {:?}\n{config}", folder.path().join("data"))).unwrap();
+    let check = || Command::new(env!("CARGO_BIN_EXE_highgate")).arg("check").arg(&file).output().unwrap();
+    let output = check();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let keys = folder.path().join("data/keys");
+    assert!(told.contains("highgate.toml:10:10: routes[0].tokens: signed tokens need a key"), "{told}");
+    assert!(told.contains(&format!("`highgate keys new --dir {}`", keys.display())), "{told}");
+    said(&super::keys::keys(&keys, &["new"]));
+    assert!(check().status.success());
+    std::fs::write(keys.join("0123456789abcdef.pub"), "nothing").unwrap();
+    let told = String::from_utf8(check().stderr).unwrap();
+    assert!(told.contains("signing.dir: ") && told.contains("0123456789abcdef.pub is no key"), "{told}");
+}
