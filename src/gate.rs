@@ -27,7 +27,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tower::{Layer, Service, ServiceBuilder};
 
-use crate::config::Route;
+use crate::config::{Protocol, Route};
 use crate::ledger::Permit;
 use crate::metrics::Decision;
 use accept::{Conduct, too_large};
@@ -51,6 +51,7 @@ pub(crate) struct Claimed {
     body: Incoming,
     route: Arc<Route>,
     stand: Stand,
+    upgrade: Option<Protocol>,
     aliases: Vec<Resource>,
     floor: u64,
     entitled: Entitled,
@@ -64,6 +65,8 @@ pub(crate) struct Admitted {
     request: Request<Upload>,
     client: Rc<Conduct>,
     route: Arc<Route>,
+    /// What the request asks to go on with in HTTP's place.
+    upgrade: Option<Protocol>,
     line: Box<Line>,
     fenced: Option<InFlight>,
     story: Story,
@@ -156,7 +159,7 @@ impl ClaimLayer {
         }
         let table = self.worker.table();
         match claim(&head, &table, &self.worker.token_header) {
-            Ok(Claim { route, stand, aliases, floor }) => {
+            Ok(Claim { route, stand, upgrade, aliases, floor }) => {
                 story.route = Some(route.clone());
                 match &stand {
                     Stand::Unfenced => {}
@@ -175,7 +178,19 @@ impl ClaimLayer {
                 };
                 story.identity = entitled.identity().cloned().map(Box::new);
                 let client = self.client.clone();
-                Ok(Claimed { head, body, route, stand, aliases, floor, entitled, table, client, story })
+                Ok(Claimed {
+                    head,
+                    body,
+                    route,
+                    stand,
+                    upgrade,
+                    aliases,
+                    floor,
+                    entitled,
+                    table,
+                    client,
+                    story,
+                })
             }
             Err(unclaimed) => {
                 story.route = unclaimed.route;

@@ -8,6 +8,7 @@
 mod grammar;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::config::{
-    CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, ResourceRule, Route,
+    CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, Protocol, ResourceRule, Route,
 };
 use crate::gate::table::RouteTable;
 
@@ -25,6 +26,8 @@ use crate::gate::table::RouteTable;
 pub struct Claim {
     pub route: Arc<Route>,
     pub stand: Stand,
+    /// What it asks to go on with in HTTP's place.
+    pub upgrade: Option<Protocol>,
     /// Other names of the resource under which the request is fenced as well, while a change of names is under way.
     pub aliases: Vec<Resource>,
     /// The lowest token that may pass, because the resource had another name before; 0: any.
@@ -34,7 +37,7 @@ pub struct Claim {
 /// How a request stands to the fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stand {
-    /// Its method needs no token on this route.
+    /// It needs no token on this route: its method needs none, and it asks for no other protocol.
     Unfenced,
     /// It should have a token and has none, and the route lets it pass.
     Unchecked {
@@ -108,6 +111,10 @@ pub enum Malformed {
          of the route lets it pass"
     )]
     Content(Method),
+    #[error("the request offers more than one protocol in `Upgrade`")]
+    Upgrades,
+    #[error("a request that asks for another protocol has neither a body nor a length")]
+    UpgradeWithBody,
     #[error(transparent)]
     Path(#[from] PathError),
     #[error(
@@ -147,29 +154,33 @@ pub fn claim(head: &Parts, table: &RouteTable, token_header: &HeaderName) -> Res
     if let Some(limit) = route.bodies.max.filter(|limit| content.is_larger_than(*limit)) {
         return Err(unclaimed(None, ClaimError::TooLarge(limit)));
     }
-    if !route.fenced.contains(&head.method) {
-        return Ok(Claim { route: Arc::clone(route), stand: Stand::Unfenced, aliases: Vec::new(), floor: 0 });
+    let upgrade = upgrade::asked(head, &route.upgrades).map_err(|why| unclaimed(None, why.into()))?;
+    // Whatever the method: what is sent on such a connection later may write.
+    if !route.fenced.contains(&head.method) && upgrade.is_none() {
+        let (route, stand) = (Arc::clone(route), Stand::Unfenced);
+        return Ok(Claim { route, stand, upgrade, aliases: Vec::new(), floor: 0 });
     }
     let resource = resource(&route.resource, &captures, &host, &head.headers)
         .map_err(|why| unclaimed(None, why.into()))?;
-    let aliases = aliases(&table.aliases, &resource, head, &host, &path);
+    let aliases = aliases(&table.aliases, &resource, (head, upgrade.is_some()), &host, &path);
     let floor = floor(table, &resource, &aliases);
     match stand(&resource, route.missing_token, &head.headers, token_header) {
-        Ok(stand) => Ok(Claim { route: Arc::clone(route), stand, aliases, floor }),
+        Ok(stand) => Ok(Claim { route: Arc::clone(route), stand, upgrade, aliases, floor }),
         Err(why) => Err(unclaimed(Some(resource), why)),
     }
 }
 
 /// What a request that was claimed by an earlier table has to pass by this one: its other names, and the lowest token.
+/// `upgrades`: it asks for another protocol.
 pub fn claim_again(
-    head: &Parts,
+    (head, upgrades): (&Parts, bool),
     table: &RouteTable,
     resource: &Resource,
 ) -> Result<(Vec<Resource>, u64), Malformed> {
     let host = grammar::host(head, &table.routes)?;
     let path = CanonicalPath::parse(head.uri.path())?;
     let namings = std::iter::once(&table.naming).chain(&table.aliases);
-    let aliases = aliases(namings, resource, head, &host, &path);
+    let aliases = aliases(namings, resource, (head, upgrades), &host, &path);
     let floor = floor(table, resource, &aliases);
     Ok((aliases, floor))
 }
@@ -178,13 +189,13 @@ pub fn claim_again(
 fn aliases<'n>(
     namings: impl IntoIterator<Item = &'n Naming>,
     own: &Resource,
-    head: &Parts,
+    (head, upgrades): (&Parts, bool),
     host: &str,
     path: &CanonicalPath<'_>,
 ) -> Vec<Resource> {
     let mut names = Vec::new();
     for naming in namings {
-        let Some((rule, captures)) = naming.find(&head.method, host, path) else { continue };
+        let Some((rule, captures)) = naming.find((&head.method, upgrades), host, path) else { continue };
         if let Ok(name) = resource(rule, &captures, host, &head.headers)
             && name != *own
             && !names.contains(&name)
@@ -258,7 +269,11 @@ fn stand(
 impl ClaimError {
     /// Whether the connection cannot be trusted with another request.
     pub fn closes_connection(&self) -> bool {
-        matches!(self, Self::Malformed(Malformed::HopByHop | Malformed::FramingAlias(_)) | Self::TooLarge(_))
+        matches!(
+            self,
+            Self::Malformed(Malformed::HopByHop | Malformed::FramingAlias(_) | Malformed::UpgradeWithBody)
+                | Self::TooLarge(_)
+        )
     }
 }
 

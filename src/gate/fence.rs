@@ -74,9 +74,20 @@ where
         let worker = self.worker.clone();
         let mut inner = self.inner.clone();
         Box::pin(async move {
-            let Claimed { head, body, route, stand, aliases, floor, entitled, table, client, mut story } =
-                claimed;
-            let names = Names { aliases, floor, table };
+            let Claimed {
+                head,
+                body,
+                route,
+                stand,
+                upgrade,
+                aliases,
+                floor,
+                entitled,
+                table,
+                client,
+                mut story,
+            } = claimed;
+            let names = Names { aliases, floor, upgrades: upgrade.is_some(), table };
             let judged = judge(&worker, &route, stand, names, (entitled, &client), &head, body).await;
             worker.metrics.decided(story.started.elapsed());
             let (upload, line, fenced, decision) = match judged {
@@ -88,7 +99,7 @@ where
             };
             story.decision = decision;
             let request = Request::from_parts(head, upload);
-            inner.call(Admitted { request, client, route, line, fenced, story }).await
+            inner.call(Admitted { request, client, route, upgrade, line, fenced, story }).await
         })
     }
 }
@@ -99,6 +110,8 @@ type Passed = (Upload, Box<Line>, Option<InFlight>, Decision);
 struct Names {
     aliases: Vec<Resource>,
     floor: u64,
+    /// Whether the request asks for another protocol.
+    upgrades: bool,
     table: Rc<InUse>,
 }
 
@@ -132,7 +145,7 @@ async fn judge(
     let upload = prepare(worker, route, head, body).await?;
     loop {
         if !worker.is_current(&names.table) {
-            names = Names::again(worker, &resource, head)?;
+            names = names.again(worker, &resource, head)?;
             names.check_floor(worker, route, &resource, token)?;
         }
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
@@ -166,11 +179,11 @@ async fn judge(
 
 impl Names {
     /// By the table in force now, of a request that was claimed by an earlier one.
-    fn again(worker: &Worker, resource: &Resource, head: &Parts) -> Result<Self, Refusal> {
-        let table = worker.table();
-        let (aliases, floor) =
-            claim_again(head, &table, resource).map_err(|malformed| Refusal::Unclaimed(malformed.into()))?;
-        Ok(Self { aliases, floor, table })
+    fn again(self, worker: &Worker, resource: &Resource, head: &Parts) -> Result<Self, Refusal> {
+        let (upgrades, table) = (self.upgrades, worker.table());
+        let (aliases, floor) = claim_again((head, upgrades), &table, resource)
+            .map_err(|malformed| Refusal::Unclaimed(malformed.into()))?;
+        Ok(Self { aliases, floor, upgrades, table })
     }
 
     /// The resource under all its names.

@@ -38,3 +38,4 @@ mod tls;
 mod trailers;
 mod unknown;
 mod unread;
+mod upgrades;
