@@ -101,19 +101,34 @@ fn after_the_101_bytes_pass_both_ways() {
 fn nothing_reaches_the_upstream_before_its_101() {
     let upstream = Upstream::start();
     let gate = stand(&upstream, "websocket").start();
-    let early =
-        "POST /smuggled HTTP/1.1\r\nHost: ledger.test\r\nX-Fencing-Token: 7\r\nContent-Length: 0\r\n\r\n";
+    // To a reader of HTTP the first is nothing, and the second a request.
+    let frame = b"\x81\x83abc\r\n\r\n";
+    let request =
+        b"POST /smuggled HTTP/1.1\r\nHost: ledger.test\r\nX-Fencing-Token: 7\r\nContent-Length: 0\r\n\r\n";
+    for early in [[&frame[..], request].concat(), [&request[..], frame].concat()] {
+        let mut client = gate.connect();
+        client.send([&asks_for("websocket", 7).bytes()[..], &early].concat());
+        let mut line = upstream.accept();
+        line.next_head();
+        client.send("and more");
+        stays("only the head has come", || line.is_silent() && upstream.is_left_alone());
+        line.send(GRANT.as_bytes()).unwrap();
+        client.response_head();
+        assert_eq!(line.bytes(early.len() + 8), [&early[..], b"and more"].concat());
+        assert!(upstream.is_left_alone());
+    }
+}
+
+#[test]
+fn what_was_sent_in_the_hope_of_a_101_is_read_after_a_refusal() {
+    let upstream = Upstream::start();
+    let gate = stand(&upstream, "websocket").start();
+    let answered = thread::spawn(move || answers_next(&upstream));
+    gate.ask(&post("/").token(7)).is_ok();
+    answered.join().unwrap();
     let mut client = gate.connect();
-    client.send([&asks_for("websocket", 7).bytes()[..], early.as_bytes()].concat());
-    let mut line = upstream.accept();
-    line.next_head();
-    // To a reader of HTTP it is nothing.
-    client.send(b"\x81\x83abc\r\n\r\n");
-    stays("only the head has come", || line.is_silent() && upstream.is_left_alone());
-    line.send(GRANT.as_bytes()).unwrap();
-    client.response_head();
-    assert_eq!(line.bytes(early.len() + 9), [early.as_bytes(), b"\x81\x83abc\r\n\r\n"].concat());
-    assert!(upstream.is_left_alone());
+    client.send([asks_for("websocket", 6).bytes(), post("/next").token(5).bytes()].concat());
+    assert_eq!((client.response().status, client.response().status), (412, 412));
 }
 
 #[test]
