@@ -38,6 +38,7 @@ mod statuses;
 mod store;
 mod text;
 mod tls;
+mod upgrades;
 mod upstream;
 mod upstream_tls;
 mod warnings;
@@ -79,6 +80,7 @@ pub(crate) use scope::LONGEST as LONGEST_DURATION;
 pub use secrets::{Fingerprint, Secret, Secrets};
 pub use statuses::UnknownStatuses;
 pub(crate) use store::VALIDITIES;
+pub use upgrades::{Protocol, Upgrades};
 #[cfg(test)]
 pub(crate) use upstream::Url;
 pub use upstream::{Destination, Upstream, UpstreamError};

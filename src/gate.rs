@@ -29,7 +29,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use tower::{Layer, Service, ServiceBuilder};
 
-use crate::config::Route;
+use crate::config::{Protocol, Route};
 use crate::ledger::Permit;
 use crate::metrics::Decision;
 use accept::{Conduct, too_large};
@@ -53,6 +53,7 @@ pub(crate) struct Claimed {
     body: Incoming,
     route: Arc<Route>,
     stand: Stand,
+    upgrade: Option<Protocol>,
     aliases: Vec<Resource>,
     signature: Option<Signature>,
     floor: u64,
@@ -67,6 +68,8 @@ pub(crate) struct Admitted {
     request: Request<Upload>,
     client: Rc<Conduct>,
     route: Arc<Route>,
+    /// What the request asks to go on with in HTTP's place.
+    upgrade: Option<Protocol>,
     line: Box<Line>,
     fenced: Option<InFlight>,
     story: Story,
@@ -159,7 +162,7 @@ impl ClaimLayer {
         }
         let table = self.worker.table();
         match claim(&head, &table, &self.worker.token_header) {
-            Ok(Claim { route, stand, aliases, signature, floor }) => {
+            Ok(Claim { route, stand, upgrade, aliases, signature, floor }) => {
                 story.route = Some(route.clone());
                 match &stand {
                     Stand::Unfenced => {}
@@ -183,6 +186,7 @@ impl ClaimLayer {
                     body,
                     route,
                     stand,
+                    upgrade,
                     aliases,
                     signature,
                     floor,

@@ -166,6 +166,10 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("routes.tokens", "issued, trusted, signed"),
     ("routes.bind_holder", r#"true or false; true not with tokens = "trusted""#),
     ("routes.missing_token", "refuse, allow, audit"),
+    (
+        "routes.upgrades",
+        r#"an array of protocols other than h2c and tls, such as ["websocket"]; [] with upstream_protocol = "h2""#,
+    ),
     ("routes.drain_timeout", DURATION_OR_ZERO),
     ("routes.hold_timeout", DURATION),
     (

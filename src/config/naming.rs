@@ -24,6 +24,8 @@ pub struct Naming(Arc<[Entry]>);
 pub struct Entry {
     pub matcher: Matcher,
     pub fenced: FencedMethods,
+    /// Whether it lets requests ask for another protocol, which are fenced whatever their method.
+    pub upgrades: bool,
     pub resource: ResourceRule,
 }
 
@@ -32,6 +34,7 @@ impl Naming {
         let entry = |route: &Arc<super::Route>| Entry {
             matcher: route.matcher.clone(),
             fenced: route.fenced.clone(),
+            upgrades: !route.upgrades.is_empty(),
             resource: route.resource.clone(),
         };
         Self(routes.iter().map(entry).collect())
@@ -41,16 +44,19 @@ impl Naming {
         &self.0
     }
 
-    /// The entry of a request and what its pattern captured: the first by which it is fenced. One above it by which it is
+    /// The entry of a request (by its method, and whether it asks for another protocol) and what its pattern captured: the
+    /// first by which it is fenced. One above it by which it is
     /// not may have come later, and a name too many does no harm.
     pub fn find<'p>(
         &self,
-        method: &Method,
+        (method, upgrades): (&Method, bool),
         host: &str,
         path: &CanonicalPath<'p>,
     ) -> Option<(&ResourceRule, Captures<'p>)> {
-        let fences =
-            |entry: &&Entry| entry.fenced.contains(method) && entry.matcher.matches(method, host, path);
+        let fences = |entry: &&Entry| {
+            (entry.fenced.contains(method) || upgrades && entry.upgrades)
+                && entry.matcher.matches(method, host, path)
+        };
         self.0.iter().find(fences).map(|entry| (&entry.resource, entry.matcher.path.captures(path)))
     }
 
@@ -79,7 +85,17 @@ impl Naming {
 impl Entry {
     /// Whether whatever is fenced by `old` is fenced by this one.
     fn replaces(&self, old: &Self) -> bool {
-        self.matcher.covers_exactly(&old.matcher) && self.fenced.covers(&old.fenced)
+        self.matcher.covers_exactly(&old.matcher) && self.fences_all_of(old)
+    }
+
+    /// Whether a request that both match is fenced by this one if it is by `other`.
+    pub(super) fn fences_all_of(&self, other: &Self) -> bool {
+        self.fenced.covers(&other.fenced) && (self.upgrades || !other.upgrades)
+    }
+
+    /// Whether a request can be fenced by both, if it has one of these methods (none: any).
+    pub(super) fn fences_some_of(&self, other: &Self, methods: Option<&[Method]>) -> bool {
+        self.fenced.meets(&other.fenced, methods) || self.upgrades && other.upgrades
     }
 
     fn to_json(&self) -> Value {
@@ -93,6 +109,9 @@ impl Entry {
         }
         if let FencedMethods::Only(methods) = &self.fenced {
             entry["fenced"] = names(methods);
+        }
+        if self.upgrades {
+            entry["upgrades"] = true.into();
         }
         match &self.resource {
             ResourceRule::Client { default } => {
@@ -133,7 +152,8 @@ impl Entry {
             None => FencedMethods::AllButSafe,
             Some(methods) => FencedMethods::Only(methods?),
         };
-        Some(Self { matcher: Matcher { host, path, methods: of_matcher }, fenced, resource })
+        let upgrades = value.get("upgrades").is_some();
+        Some(Self { matcher: Matcher { host, path, methods: of_matcher }, fenced, upgrades, resource })
     }
 }
 
@@ -167,6 +187,7 @@ mod tests {
             name = "b"
             upstream = "http://127.0.0.1:1"
             match = { path = "/b" }
+            upgrades = ["websocket"]
             [[routes]]
             name = "c"
             upstream = "http://127.0.0.1:1"

@@ -198,6 +198,7 @@ pub(super) struct RawRoute {
     pub(super) tokens: Text,
     pub(super) bind_holder: Option<Spanned<bool>>,
     pub(super) missing_token: Text,
+    pub(super) upgrades: Texts,
     pub(super) drain_timeout: Text,
     pub(super) hold_timeout: Text,
     pub(super) lock_delay: Text,

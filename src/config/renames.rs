@@ -56,7 +56,7 @@ pub fn renames(old: &Naming, new: &Naming) -> Result<Vec<Rename>, Unknowable> {
     for (at, before) in old.entries().iter().enumerate() {
         for (new_at, after) in new.entries().iter().enumerate() {
             // An earlier route takes the requests away, unless it came later and does not fence them.
-            let fences = |entry: &&Entry| entry.fenced.covers(&before.fenced);
+            let fences = |entry: &&Entry| entry.fences_all_of(before);
             let earlier = old.entries()[..at].iter().filter(fences).chain(&new.entries()[..new_at]);
             found.extend(rename(before, after, earlier)?);
         }
@@ -90,7 +90,7 @@ fn rename<'e>(
     let (old, new) = (shape(before, &requests), shape(after, &requests));
     if old == new
         || earlier.any(|entry| entry.matcher.covers_exactly(&requests))
-        || !before.fenced.meets(&after.fenced, requests.methods.as_deref())
+        || !before.fences_some_of(after, requests.methods.as_deref())
     {
         return Ok(None);
     }

@@ -13,6 +13,7 @@ use super::path::CanonicalPath;
 use super::pattern::{Captures, HostPattern, PathPattern};
 use super::resource::ResourceRule;
 use super::statuses::UnknownStatuses;
+use super::upgrades::Upgrades;
 use super::upstream::Upstream;
 use super::words::{MissingToken, OnUnknown, Tokens, UpstreamProtocol};
 
@@ -34,6 +35,8 @@ pub struct Route {
     /// Only who has won the election may use its token.
     pub bind_holder: bool,
     pub missing_token: MissingToken,
+    /// What a connection may go on with in HTTP's place. Whoever asks for that needs a token, whatever the method.
+    pub upgrades: Upgrades,
     /// How long requests of a lower token may go on once a higher one came.
     pub drain_timeout: Duration,
     /// How long a request waits for a raise.

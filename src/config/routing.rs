@@ -21,6 +21,7 @@ use super::route::{FencedMethods, Matcher, Route, Routes};
 use super::scope::{Scope, positive_duration};
 use super::signing::check_tokens;
 use super::statuses::UnknownStatuses;
+use super::upgrades::Upgrades;
 use super::upstream::{Upstream, Url};
 use super::words::{MissingToken, OnUnknown, Tokens, UpstreamProtocol};
 use super::{Overrides, keys, upstream_tls};
@@ -190,6 +191,7 @@ fn route(raw: RawRoute, base: Option<Base>, signing: &Signing, scope: &mut Scope
         scope.problem(place, "tokens", what);
     }
     let missing_token = scope.word("missing_token", raw.missing_token, MissingToken::Refuse);
+    let upgrades = Upgrades::read(raw.upgrades, upstream_protocol, scope);
     let drain_timeout = scope.duration_or_zero("drain_timeout", raw.drain_timeout, seconds(5));
     let hold_timeout = scope.duration("hold_timeout", raw.hold_timeout, seconds(2));
     let on_unknown = scope.word("on_unknown", raw.on_unknown, OnUnknown::Delay);
@@ -223,6 +225,7 @@ fn route(raw: RawRoute, base: Option<Base>, signing: &Signing, scope: &mut Scope
         tokens,
         bind_holder: bind_holder.unwrap_or(false),
         missing_token,
+        upgrades,
         drain_timeout,
         hold_timeout,
         lock_delay,

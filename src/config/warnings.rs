@@ -105,7 +105,8 @@ impl Config {
 
     /// A fenced route that nobody may write to.
     fn unwritten(&self, index: usize, route: &Route) -> Option<String> {
-        let fences = !matches!(&route.fenced, FencedMethods::Only(methods) if methods.is_empty());
+        let fences = !matches!(&route.fenced, FencedMethods::Only(methods) if methods.is_empty())
+            || !route.upgrades.is_empty();
         let writable =
             self.grants.iter().any(|grant| grant.may.contains(&Right::Write) && grant.concerns(route));
         (fences && !writable).then(|| {

@@ -10,6 +10,8 @@ mod conduct;
 mod framing;
 mod outlet;
 
+use std::convert::Infallible;
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -20,9 +22,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::Executor;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1::{self, Parts};
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Socket, Type};
+use tokio::io::AsyncWrite;
 use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) use clients::Clients;
@@ -32,6 +36,7 @@ use framing::Strict;
 pub(crate) use framing::{Unreadable, too_large};
 use outlet::Outlet;
 
+use super::forward::tunnel::Tunnel;
 use super::{Worker, gate};
 use crate::door::Door;
 use crate::door::proxy::introduce;
@@ -222,14 +227,44 @@ async fn serve_http1(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
         .max_headers(limits.fields)
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(strict), gate(worker, conduct.clone()));
-    let mut connection = pin!(connection);
-    obey(&conduct, |cx, finish| {
+    let mut connection = connection;
+    let ended = obey(&conduct, |cx, finish| {
+        let mut connection = Pin::new(&mut connection);
         if finish {
             connection.as_mut().graceful_shutdown();
         }
-        connection.as_mut().poll(cx)
-    })
-    .await;
+        connection.poll(cx)
+    });
+    let ended = ended.await;
+    let tunnel = conduct.take_tunnel();
+    if !ended {
+        return;
+    }
+    let Parts { io, read_buf, .. } = connection.into_parts();
+    let mut strict = io.into_inner();
+    if let Some(tunnel) = tunnel {
+        // In a box, so that a connection without one need not keep the room for it.
+        Box::pin(serve_tunnel(&conduct, tunnel, strict, &read_buf)).await;
+    } else if strict.was_offered() {
+        // hyper leaves a stream alone that may go on with another protocol.
+        obey(&conduct, |cx, _| Pin::new(&mut strict).poll_shutdown(cx)).await;
+    }
+}
+
+/// After HTTP: `read` is what hyper has read and not taken for HTTP.
+async fn serve_tunnel(conduct: &Conduct, tunnel: Box<Tunnel>, strict: Strict<Outlet<Stream>>, read: &[u8]) {
+    let (stream, held) = strict.into_rest();
+    let mut tunnel = tunnel.open(stream, &[read, &held].concat());
+    let obeyed = obey(conduct, |cx, finish| {
+        if finish {
+            tunnel.leave();
+        }
+        tunnel.poll(cx).map(Ok::<_, Infallible>)
+    });
+    if !obeyed.await {
+        return tunnel.drop_client();
+    }
+    tunnel.say_goodbye().await;
 }
 
 async fn serve_http2(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
@@ -253,20 +288,25 @@ async fn serve_http2(worker: Rc<Worker>, stream: Stream, conduct: Rc<Conduct>) {
     .await;
 }
 
-/// Polls a connection to its end, or as long as its orders let it. `poll` is told once to finish.
-async fn obey(conduct: &Conduct, mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<hyper::Result<()>>) {
+/// Polls a connection to its end, or as long as its orders let it. `poll` is told once to finish. Whether it has ended in
+/// order.
+async fn obey<E: Error + 'static>(
+    conduct: &Conduct,
+    mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<Result<(), E>>,
+) -> bool {
     let mut finishing = false;
     let ended = std::future::poll_fn(|cx| {
         let finish = match conduct.order(cx.waker()) {
             Order::Serve => false,
             Order::Finish => !std::mem::replace(&mut finishing, true),
-            Order::Break => return Poll::Ready(Ok(())),
+            Order::Break => return Poll::Ready(Ok(false)),
         };
-        poll(cx, finish)
+        poll(cx, finish).map_ok(|()| true)
     });
-    if let Err(error) = ended.await {
-        tracing::debug!(peer = %conduct.peer(), error = &error as &dyn std::error::Error, "connection ended");
-    }
+    ended.await.unwrap_or_else(|error| {
+        tracing::debug!(peer = %conduct.peer(), error = &error as &dyn Error, "connection ended");
+        false
+    })
 }
 
 /// Streams of a connection run on the core of the connection.

@@ -8,6 +8,7 @@
 mod grammar;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 
 use crate::config::{
-    CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, ResourceRule, Route, Tokens,
+    CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, Protocol, ResourceRule, Route,
+    Tokens,
 };
 use crate::gate::table::RouteTable;
 use crate::signing::{self, NotSigned, Signed};
@@ -26,6 +28,8 @@ use crate::signing::{self, NotSigned, Signed};
 pub struct Claim {
     pub route: Arc<Route>,
     pub stand: Stand,
+    /// What it asks to go on with in HTTP's place.
+    pub upgrade: Option<Protocol>,
     /// Other names of the resource under which the request is fenced as well, while a change of names is under way.
     pub aliases: Vec<Resource>,
     /// What follows the number of the token, on a route that wants signed ones.
@@ -41,7 +45,7 @@ pub type Signature = Result<Box<Signed>, NotSigned>;
 /// How a request stands to the fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stand {
-    /// Its method needs no token on this route.
+    /// It needs no token on this route: its method needs none, and it asks for no other protocol.
     Unfenced,
     /// It should have a token and has none, and the route lets it pass.
     Unchecked {
@@ -117,6 +121,10 @@ pub enum Malformed {
          of the route lets it pass"
     )]
     Content(Method),
+    #[error("the request offers more than one protocol in `Upgrade`")]
+    Upgrades,
+    #[error("a request that asks for another protocol has neither a body nor a length")]
+    UpgradeWithBody,
     #[error(transparent)]
     Path(#[from] PathError),
     #[error(
@@ -156,30 +164,35 @@ pub fn claim(head: &Parts, table: &RouteTable, token_header: &HeaderName) -> Res
     if let Some(limit) = route.bodies.max.filter(|limit| content.is_larger_than(*limit)) {
         return Err(unclaimed(None, ClaimError::TooLarge(limit)));
     }
-    if !route.fenced.contains(&head.method) {
+    let upgrade = upgrade::asked(head, &route.upgrades).map_err(|why| unclaimed(None, why.into()))?;
+    // Whatever the method: what is sent on such a connection later may write.
+    if !route.fenced.contains(&head.method) && upgrade.is_none() {
         let (route, stand) = (Arc::clone(route), Stand::Unfenced);
-        return Ok(Claim { route, stand, aliases: Vec::new(), signature: None, floor: 0 });
+        return Ok(Claim { route, stand, upgrade, aliases: Vec::new(), signature: None, floor: 0 });
     }
     let resource = resource(&route.resource, &captures, &host, &head.headers)
         .map_err(|why| unclaimed(None, why.into()))?;
-    let aliases = aliases(&table.aliases, &resource, head, &host, &path);
+    let aliases = aliases(&table.aliases, &resource, (head, upgrade.is_some()), &host, &path);
     let floor = floor(table, &resource, &aliases);
     match stand(&resource, route, &head.headers, token_header) {
-        Ok((stand, signature)) => Ok(Claim { route: Arc::clone(route), stand, aliases, signature, floor }),
+        Ok((stand, signature)) => {
+            Ok(Claim { route: Arc::clone(route), stand, upgrade, aliases, signature, floor })
+        }
         Err(why) => Err(unclaimed(Some(resource), why)),
     }
 }
 
 /// What a request that was claimed by an earlier table has to pass by this one: its other names, and the lowest token.
+/// `upgrades`: it asks for another protocol.
 pub fn claim_again(
-    head: &Parts,
+    (head, upgrades): (&Parts, bool),
     table: &RouteTable,
     resource: &Resource,
 ) -> Result<(Vec<Resource>, u64), Malformed> {
     let host = grammar::host(head, &table.routes)?;
     let path = CanonicalPath::parse(head.uri.path())?;
     let namings = std::iter::once(&table.naming).chain(&table.aliases);
-    let aliases = aliases(namings, resource, head, &host, &path);
+    let aliases = aliases(namings, resource, (head, upgrades), &host, &path);
     let floor = floor(table, resource, &aliases);
     Ok((aliases, floor))
 }
@@ -188,13 +201,13 @@ pub fn claim_again(
 fn aliases<'n>(
     namings: impl IntoIterator<Item = &'n Naming>,
     own: &Resource,
-    head: &Parts,
+    (head, upgrades): (&Parts, bool),
     host: &str,
     path: &CanonicalPath<'_>,
 ) -> Vec<Resource> {
     let mut names = Vec::new();
     for naming in namings {
-        let Some((rule, captures)) = naming.find(&head.method, host, path) else { continue };
+        let Some((rule, captures)) = naming.find((&head.method, upgrades), host, path) else { continue };
         if let Ok(name) = resource(rule, &captures, host, &head.headers)
             && name != *own
             && !names.contains(&name)
@@ -283,7 +296,11 @@ fn token(wanted: Tokens, value: &[u8]) -> Result<(Token, Option<Signature>), Mal
 impl ClaimError {
     /// Whether the connection cannot be trusted with another request.
     pub fn closes_connection(&self) -> bool {
-        matches!(self, Self::Malformed(Malformed::HopByHop | Malformed::FramingAlias(_)) | Self::TooLarge(_))
+        matches!(
+            self,
+            Self::Malformed(Malformed::HopByHop | Malformed::FramingAlias(_) | Malformed::UpgradeWithBody)
+                | Self::TooLarge(_)
+        )
     }
 }
 

@@ -75,8 +75,8 @@ where
         let mut inner = self.inner.clone();
         Box::pin(async move {
             let Claimed { mut head, body, route, stand, client, mut story, .. } = claimed;
-            let Claimed { aliases, signature, floor, entitled, table, .. } = claimed;
-            let names = Names { aliases, floor, table };
+            let Claimed { upgrade, aliases, signature, floor, entitled, table, .. } = claimed;
+            let names = Names { aliases, floor, upgrades: upgrade.is_some(), table };
             let claimant = Claimant::new(entitled, &client, &head);
             let judged = judge(&worker, &route, (stand, signature), names, claimant, body).await;
             worker.metrics.decided(story.started.elapsed());
@@ -90,7 +90,7 @@ where
             story.decision = decision;
             drop_signature(&mut head.headers, &worker.token_header);
             let request = Request::from_parts(head, upload);
-            inner.call(Admitted { request, client, route, line, fenced, story }).await
+            inner.call(Admitted { request, client, route, upgrade, line, fenced, story }).await
         })
     }
 }
@@ -101,6 +101,8 @@ type Passed = (Upload, Box<Line>, Option<InFlight>, Decision);
 struct Names {
     aliases: Vec<Resource>,
     floor: u64,
+    /// Whether the request asks for another protocol.
+    upgrades: bool,
     table: Rc<InUse>,
 }
 
@@ -149,7 +151,7 @@ async fn judge_fenced(
     let upload = prepare(worker, route, claimant.head, body).await?;
     loop {
         if !worker.is_current(&names.table) {
-            names = Names::again(worker, &resource, claimant.head)?;
+            names = names.again(worker, &resource, claimant.head)?;
             names.check_floor(worker, route, &resource, token)?;
         }
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
@@ -181,11 +183,11 @@ async fn judge_fenced(
 
 impl Names {
     /// By the table in force now, of a request that was claimed by an earlier one.
-    fn again(worker: &Worker, resource: &Resource, head: &Parts) -> Result<Self, Refusal> {
-        let table = worker.table();
-        let (aliases, floor) =
-            claim_again(head, &table, resource).map_err(|malformed| Refusal::Unclaimed(malformed.into()))?;
-        Ok(Self { aliases, floor, table })
+    fn again(self, worker: &Worker, resource: &Resource, head: &Parts) -> Result<Self, Refusal> {
+        let (upgrades, table) = (self.upgrades, worker.table());
+        let (aliases, floor) = claim_again((head, upgrades), &table, resource)
+            .map_err(|malformed| Refusal::Unclaimed(malformed.into()))?;
+        Ok(Self { aliases, floor, upgrades, table })
     }
 
     /// The resource under all its names.

@@ -14,6 +14,8 @@ pub(super) mod pool;
 #[cfg(feature = "controls")]
 mod resend;
 pub(crate) mod sockets;
+pub(crate) mod tunnel;
+mod upgrade;
 mod wire;
 
 use std::rc::Rc;
@@ -30,7 +32,7 @@ use tower::Service;
 use super::accept::Conduct;
 use super::respond::{Answer, Body, Fault, Outcome, Refusal, Refused, Story, is_grpc};
 use super::{Admitted, Worker};
-use crate::config::{Route, UpstreamProtocol, is_safe};
+use crate::config::{Protocol, Route, UpstreamProtocol, is_safe};
 use body::{Download, Upload};
 use flight::{Flight, Lost};
 
@@ -58,21 +60,22 @@ impl Service<Admitted> for Forward {
     fn call(&mut self, admitted: Admitted) -> Self::Future {
         let worker = self.worker.clone();
         Box::pin(async move {
-            let Admitted { mut request, client, route, line, fenced, mut story } = admitted;
-            if !prepare(&mut request, &route, &client, fenced.is_some()) {
+            let Admitted { mut request, client, route, upgrade, line, fenced, mut story } = admitted;
+            if !prepare(&mut request, &route, &client, (fenced.is_some(), upgrade.as_ref())) {
                 worker.pool.check_in(line);
                 return Err(Refused { refusal: Refusal::TargetTooLong, story });
             }
             let started = Instant::now();
             #[cfg(feature = "controls")]
             let again = resend::Again::of(&worker, &route, &client, &request);
-            let exchange = Flight::begin(worker, route, client, line, fenced, request);
+            let exchange = Flight::begin(worker, (route, upgrade), client, line, fenced, request);
             let flight = exchange.flight();
             let answer = exchange.await;
             #[cfg(feature = "controls")]
             let (flight, answer) = resend::Again::if_broken(again, flight, answer).await;
             story.upstream = Some(u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX));
             match answer {
+                Ok((head, _)) if upgrade::is_switch(&head) => upgrade::answer(flight, head, story),
                 Ok((head, body)) => answer_with(head, flight, body, story),
                 Err(lost) => Err(Refused { refusal: lost.into(), story }),
             }
@@ -81,7 +84,12 @@ impl Service<Admitted> for Forward {
 }
 
 /// Makes of the head that came the one that is sent. False if its target is too long for that.
-fn prepare(request: &mut Request<Upload>, route: &Route, client: &Conduct, fenced: bool) -> bool {
+fn prepare(
+    request: &mut Request<Upload>,
+    route: &Route,
+    client: &Conduct,
+    (fenced, upgrade): (bool, Option<&Protocol>),
+) -> bool {
     if !headers::outbound(request, &route.upstream, client.address(), client.is_encrypted()) {
         return false;
     }
@@ -91,7 +99,9 @@ fn prepare(request: &mut Request<Upload>, route: &Route, client: &Conduct, fence
         UpstreamProtocol::H2 => http2::translate(request, &route.upstream),
         UpstreamProtocol::Http1 => {
             frame(request);
-            if is_alone(request, route, fenced) {
+            if let Some(protocol) = upgrade {
+                upgrade::name(request.headers_mut(), protocol);
+            } else if is_alone(request, route, fenced) {
                 request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             true

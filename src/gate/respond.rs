@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use highgate_elector::{Resource, Token};
 use http::header::CONNECTION;
-use http::{HeaderValue, Response, Version};
+use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use tower::{Layer, Service};
@@ -304,7 +304,11 @@ where
                     (response, story, Some(refusal))
                 }
             };
-            if one_at_a_time && (is_last || worker.is_leaving()) {
+            let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            if !switches {
+                client.goes_on_with_http();
+            }
+            if one_at_a_time && !switches && (is_last || worker.is_leaving()) {
                 // The next request on this connection would meet its end. HTTP/2 says so for the whole connection.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }

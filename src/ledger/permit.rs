@@ -67,6 +67,13 @@ impl Permit {
     pub fn is_superseded(&self) -> bool {
         self.cell.mark() > self.token.get() || self.alias.as_ref().is_some_and(|alias| alias.is_superseded())
     }
+
+    /// Whether another request with its token would be refused, and not only for now: a higher token waits, its leader has
+    /// gone, or an operator keeps the resource shut.
+    pub fn is_shut_out(&self) -> bool {
+        let shut = self.cell.is_frozen() || self.cell.is_vacant();
+        shut || self.is_superseded() || self.alias.as_ref().is_some_and(|alias| alias.is_shut_out())
+    }
 }
 
 impl Drop for Permit {

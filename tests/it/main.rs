@@ -39,3 +39,4 @@ mod tls;
 mod trailers;
 mod unknown;
 mod unread;
+mod upgrades;

@@ -41,7 +41,7 @@ fn naming(issued: &[bool], config: usize) -> Naming {
 pub(crate) fn name_of(naming: &Naming, resource: usize) -> Resource {
     let path = format!("/{resource}");
     let path = CanonicalPath::parse(&path).expect("a plain path");
-    match naming.find(&Method::POST, "", &path) {
+    match naming.find((&Method::POST, false), "", &path) {
         Some((ResourceRule::Fixed(name), _)) => name.clone(),
         _ => unreachable!("every config names every resource"),
     }

@@ -10,6 +10,7 @@ use http::HeaderValue;
 use slab::Slab;
 
 use super::framing::Unreadable;
+use crate::gate::forward::tunnel::Tunnel;
 use crate::tls::Identity;
 
 /// How long an idle connection may take over its own end.
@@ -38,6 +39,11 @@ pub(crate) struct Conduct {
     begun: Cell<u64>,
     /// Which request only stands in for one that has no reading, and why that has none. It is the last.
     unreadable: Cell<Option<(u64, Unreadable)>>,
+    /// Answers after which the connection goes on with HTTP, and whether bytes are held until there is one more.
+    answered: Cell<u64>,
+    held: Cell<bool>,
+    /// What it goes on as once the 101 that was answered has left.
+    tunnel: RefCell<Option<Box<Tunnel>>>,
     one_at_a_time: Cell<bool>,
     order: Cell<Order>,
     /// Since when it is to finish.
@@ -85,6 +91,9 @@ impl Conduct {
             head_since: Cell::new(None),
             begun: Cell::new(0),
             unreadable: Cell::new(None),
+            answered: Cell::new(0),
+            held: Cell::new(false),
+            tunnel: RefCell::default(),
             one_at_a_time: Cell::new(true),
             order: Cell::new(Order::Serve),
             finishing_since: Cell::new(None),
@@ -116,9 +125,43 @@ impl Conduct {
     }
 
     pub(crate) fn begin_request(self: &Rc<Self>) -> Busy {
-        self.busy.set(self.busy.get() + 1);
         self.begun.set(self.begun.get() + 1);
+        self.keep_busy()
+    }
+
+    /// Something is under way beside requests.
+    pub(crate) fn keep_busy(self: &Rc<Self>) -> Busy {
+        self.busy.set(self.busy.get() + 1);
         Busy { conduct: self.clone(), unread: false }
+    }
+
+    /// A request was answered, and not by a switch to another protocol: what follows it is HTTP. Told in the order of the
+    /// requests.
+    pub(crate) fn goes_on_with_http(&self) {
+        self.answered.set(self.answered.get() + 1);
+        if self.held.take()
+            && let Some(waker) = self.waker.take()
+        {
+            // Nothing else would wake who reads what was held.
+            waker.wake();
+        }
+    }
+
+    /// Whether so many requests were answered, and HTTP goes on after the last of them. If not, what comes is held until
+    /// then.
+    pub(super) fn has_gone_on(&self, requests: u64) -> bool {
+        let gone_on = self.answered.get() >= requests;
+        self.held.set(!gone_on);
+        gone_on
+    }
+
+    /// The last request was answered with a 101. Its answer has to leave first.
+    pub(crate) fn hand_over(&self, tunnel: Tunnel) {
+        self.tunnel.replace(Some(Box::new(tunnel)));
+    }
+
+    pub(super) fn take_tunnel(&self) -> Option<Box<Tunnel>> {
+        self.tunnel.take()
     }
 
     /// Why the request that has begun last has no reading, if it only stands in for one that has none.

@@ -4,7 +4,7 @@
 //! two parsers could cut in two ways has no place in front of a fence, so this reader follows the framing
 //! on its own. What must stay true: hyper sees a head only whole, and only after it was found to have one reading. In the
 //! place of any other head it sees a [stand-in](head::STAND_IN), which the gate refuses with the reason; nothing after that
-//! is read as a request. A sloppy chunked body ends the connection. How the bytes are cut into reads makes no difference.
+//! is read as a request. What follows a request that offers another protocol is read by nobody before that is answered. A sloppy chunked body ends the connection. How the bytes are cut into reads makes no difference.
 
 mod chunk;
 mod head;
@@ -26,6 +26,8 @@ enum State {
         left: u64,
     },
     Chunked(Chunks),
+    /// After a request that offers another protocol: what follows may not be HTTP.
+    Offered,
     /// The framing is lost: nothing after this is read as a request.
     Lost,
 }
@@ -35,7 +37,7 @@ enum State {
 enum Rest {
     /// There are none.
     Nothing,
-    /// They are the beginning of a head, and are to be shown again with what follows them.
+    /// They are the beginning of a head, or nobody knows yet what they are, and are to be shown again later.
     Held,
     /// They begin with a head that has no reading.
     Unreadable(Unreadable),
@@ -53,11 +55,13 @@ struct Framing {
     heads: u64,
     /// How much of a held head was searched for its end.
     searched: usize,
+    /// Some head has offered another protocol.
+    offers: bool,
 }
 
 impl Framing {
     fn new(limits: HeadLimits) -> Self {
-        Self { limits, state: State::Head, heads: 0, searched: 0 }
+        Self { limits, state: State::Head, heads: 0, searched: 0, offers: false }
     }
 
     /// Follows bytes that hyper has not seen. How many of them may go on, and what the others are.
@@ -67,6 +71,7 @@ impl Framing {
             let rest = &bytes[at..];
             match &mut self.state {
                 State::Lost => return (at, Rest::Dropped),
+                State::Offered => return (at, Rest::Held),
                 State::Head => match self.head(rest) {
                     Ok(Some(end)) => at += end,
                     Ok(None) => return (at, Rest::Held),
@@ -106,7 +111,9 @@ impl Framing {
         match end_of_head(bytes, from) {
             Some(end) if end <= self.limits.bytes => {
                 self.searched = 0;
-                self.state = judge(&bytes[..end], self.limits)?;
+                let head = judge(&bytes[..end], self.limits)?;
+                self.offers |= head.offers;
+                self.state = head.followed_by;
                 self.heads += 1;
                 Ok(Some(end))
             }
@@ -120,7 +127,17 @@ impl Framing {
 
     /// Whether the last request has come to its end.
     fn is_between_requests(&self) -> bool {
-        matches!(self.state, State::Head)
+        matches!(self.state, State::Head | State::Offered)
+    }
+
+    /// Whether what follows the last request may not be HTTP.
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Offered)
+    }
+
+    /// It is.
+    fn go_on(&mut self) {
+        self.state = State::Head;
     }
 }
 

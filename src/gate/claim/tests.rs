@@ -40,6 +40,12 @@ const ROUTES: &str = r#"
     missing_token = "audit"
 
     [[routes]]
+    name = "live"
+    match = { path = "/live" }
+    upstream = "http://u"
+    upgrades = ["websocket"]
+
+    [[routes]]
     name = "named"
     match = { path = "/named" }
     upstream = "http://u"
@@ -465,4 +471,26 @@ fn a_path_in_another_case_does_not_go_to_the_next_route() {
     for line in ["PUT /accounts/7", "POST /accounts/7/x", "POST /account/7"] {
         assert_eq!(&*at(line).unwrap().route.name, "rest", "{line}: that route is not meant");
     }
+}
+
+#[test]
+fn who_asks_for_another_protocol_is_fenced_under_every_name_whatever_the_method() {
+    let named = |upgrades: &str| {
+        let text = format!("[[routes]]\nname = 'old'\nupstream = 'http://u'\n{upgrades}");
+        Naming::of(&Config::parse(&text, Path::new("f.toml"), &Overrides::default()).unwrap().routes)
+    };
+    let claim_with = |aliases: Vec<Naming>, more: &[(&str, &str)]| {
+        let table = RouteTable { aliases, ..table() };
+        let headers =
+            [&[("host", "a.test"), ("x-fencing-token", "7"), ("upgrade", "WebSocket")], more].concat();
+        claim(&head("GET /live", &headers), &table, &HeaderName::from_static("x-fencing-token")).unwrap()
+    };
+    let asks = [("connection", "keep-alive, UPGRADE")];
+    let asked = claim_with(vec![named("upgrades = ['x', 'websocket']")], &asks);
+    assert_eq!(asked.stand, fenced("live", 7));
+    assert_eq!(asked.upgrade.unwrap().as_str(), "websocket");
+    assert_eq!(asked.aliases, [Resource::parse("old").unwrap()]);
+    assert_eq!(claim_with(vec![named("")], &asks).aliases, [], "a GET was not fenced there");
+    let plain = claim_with(vec![named("upgrades = ['websocket']")], &[]);
+    assert_eq!((plain.stand, plain.upgrade, plain.aliases), (Stand::Unfenced, None, Vec::new()));
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -27,7 +28,9 @@ use super::dialect::Responding;
 use super::grpc::Said;
 use super::headers;
 use super::pool::Line;
-use crate::config::{OnUnknown, Route, UnknownStatuses};
+use super::upgrade;
+use super::wire::Wire;
+use crate::config::{OnUnknown, Protocol, Route, UnknownStatuses};
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::gate::accept::Conduct;
@@ -37,6 +40,8 @@ use crate::gate::{InFlight, Worker};
 pub(crate) struct Flight {
     worker: Rc<Worker>,
     route: Arc<Route>,
+    /// What the request asks to go on with in HTTP's place.
+    upgrade: Option<Protocol>,
     client: Rc<Conduct>,
     /// Gone once the flight has ended.
     live: RefCell<Option<Live>>,
@@ -53,6 +58,8 @@ pub(crate) struct Flight {
     status: Cell<Option<StatusCode>>,
     /// Nothing but the connection's end tells where the response ends, so a broken one looks whole.
     open_ended: Cell<bool>,
+    /// The connections go on without HTTP, and the tunnel between them sees to the client.
+    switched: Cell<bool>,
     /// What the response says of its call, if it is gRPC.
     said: Cell<Option<Said>>,
     /// Since when nobody but the fence waits for the end.
@@ -97,13 +104,15 @@ const STANDSTILL: &str = "no byte moved for the idle time-out";
 const TOTAL: &str = "the request took longer than its total time-out";
 const ORPHANED: &str = "the client hung up and the response does not end";
 const SUPERSEDED: &str = "a higher token waits and the drain time-out has passed";
+const SHUT_OUT: &str = "its token passes no longer and the drain time-out has passed";
 pub(crate) const FENCED: &str = "this gateway was fenced while the request was under way";
+const UNASKED: &str = "protocols were switched unasked";
 const EARLY: &str = "the response ended before the request was sent whole";
 
 impl Flight {
     pub(super) fn begin(
         worker: Rc<Worker>,
-        route: Arc<Route>,
+        (route, upgrade): (Arc<Route>, Option<Protocol>),
         client: Rc<Conduct>,
         line: Box<Line>,
         fenced: Option<InFlight>,
@@ -118,6 +127,7 @@ impl Flight {
         let flight = Rc::new(Self {
             worker: worker.clone(),
             route,
+            upgrade,
             client,
             fenced: fenced.is_some(),
             live: RefCell::new(Some(Live { line, fenced })),
@@ -128,6 +138,7 @@ impl Flight {
             has_body,
             status: Cell::new(None),
             open_ended: Cell::new(false),
+            switched: Cell::new(false),
             said: Cell::new(None),
             orphaned_since: Cell::new(None),
             superseded_since: Cell::new(None),
@@ -174,6 +185,10 @@ impl Flight {
     /// Whether another request may go out on the same connection. An upstream that turned a request down may not have
     /// read its body; it would read it now, as a request, and the answer to that would be taken for another's.
     fn may_be_followed(&self) -> bool {
+        if self.upgrade.is_some() {
+            // It may not be sure itself what is spoken there now.
+            return false;
+        }
         if self.ends_with_a_frame() {
             // The frames of one stream are never taken for those of another.
             return self.route.bodies.keep_alive;
@@ -207,10 +222,10 @@ impl Flight {
     /// Judges a response by its head, whether or not there is a client left to have it: how its end is to be told. An
     /// error says why it has none that anybody could tell; the flight is lost.
     pub(super) fn judge(&self, head: &mut Response<()>, body: &Incoming) -> Result<(), &'static str> {
-        if head.status() == StatusCode::SWITCHING_PROTOCOLS {
-            // No upgrade was asked for: whatever speaks there now is not HTTP.
-            self.lose("the upstream switched protocols unasked");
-            return Err("it switched protocols unasked");
+        if upgrade::is_switch(head) {
+            // No upgrade was asked for, or nobody is left to have it: whatever speaks there now is not HTTP.
+            self.lose(UNASKED);
+            return Err(UNASKED);
         }
         self.said.set(Said::in_head(head.headers()));
         match headers::settle(head) {
@@ -225,6 +240,61 @@ impl Flight {
             }
         }
         Ok(())
+    }
+
+    /// Goes on without HTTP after a 101: the protocol that was agreed on, and what the upstream has said in it already. An
+    /// error says why not; the flight is lost.
+    pub(super) fn switch(&self, head: &Response<()>) -> Result<(Protocol, Bytes), &'static str> {
+        let switched = match &self.upgrade {
+            None => Err(UNASKED),
+            Some(protocol) if !upgrade::is_granted(head, protocol) => {
+                Err("another protocol was switched to than was asked for")
+            }
+            // Bytes of the request are still leaving: nobody knows what it has granted.
+            Some(_) if !self.passage.is_sent_whole() => {
+                Err("protocols were switched before the request was sent whole")
+            }
+            Some(protocol) => {
+                let said = self.live.borrow_mut().as_mut().and_then(|live| live.line.dialect.switch());
+                said.map(|said| (protocol.clone(), said)).ok_or("the connection ended with the switch")
+            }
+        };
+        match &switched {
+            Ok((protocol, _)) => {
+                self.switched.set(true);
+                self.open_ended.set(!protocol.is_websocket());
+            }
+            Err(why) => self.lose(why),
+        }
+        switched
+    }
+
+    /// Acts on the upstream connection of a flight that has switched. Nothing, once it has ended.
+    pub(super) fn on_wire<T>(&self, act: impl FnOnce(&mut Wire) -> T) -> Option<T> {
+        self.live.borrow_mut().as_mut()?.line.dialect.wire().map(act)
+    }
+
+    pub(super) fn client(&self) -> &Rc<Conduct> {
+        &self.client
+    }
+
+    pub(super) fn route(&self) -> &Route {
+        &self.route
+    }
+
+    /// How long it has been under way.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether lines about requests that passed are wanted in the log.
+    pub(super) fn is_told(&self) -> bool {
+        self.worker.answers.tell_of_passed()
+    }
+
+    /// Whether a stream was seen to last longer than its token passes.
+    pub(super) fn is_to_go(&self) -> bool {
+        self.superseded_since.get().is_some()
     }
 
     /// What follows the response's body.
@@ -305,11 +375,12 @@ impl Flight {
         if self.orphaned_since.get().is_some_and(|left| since(left) >= patience) {
             return Some(ORPHANED);
         }
-        (self.superseded_for(now)? >= self.route.drain_timeout).then_some(SUPERSEDED)
+        let why = if self.switched.get() { SHUT_OUT } else { SUPERSEDED };
+        (self.superseded_for(now)? >= self.route.drain_timeout).then_some(why)
     }
 
     /// Whether the incarnation that admitted it has ended.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         let live = self.live.borrow();
         live.as_ref().and_then(|live| live.fenced.as_ref()).is_some_and(|fenced| fenced.permit.is_over())
     }
@@ -319,12 +390,20 @@ impl Flight {
         self.live.borrow().as_ref().is_some_and(|live| live.line.dialect.is_unprocessed())
     }
 
-    /// How long a higher token has been waiting for this one to end.
+    /// How long a higher token has been waiting for this one to end. A stream without an end of its own lasts no longer than
+    /// its token passes.
     fn superseded_for(&self, now: Instant) -> Option<Duration> {
         let live = self.live.borrow();
-        live.as_ref()?.fenced.as_ref().filter(|fenced| fenced.permit.is_superseded())?;
+        let permit = &live.as_ref()?.fenced.as_ref()?.permit;
+        let is_over = if self.switched.get() { permit.is_shut_out() } else { permit.is_superseded() };
+        if !is_over {
+            return None;
+        }
         let since = self.superseded_since.get().unwrap_or(now);
-        self.superseded_since.set(Some(since));
+        if self.superseded_since.replace(Some(since)).is_none() && self.switched.get() {
+            // So that the client learns of it in time for an end in order.
+            self.wake();
+        }
         Some(now.saturating_duration_since(since))
     }
 
@@ -332,12 +411,16 @@ impl Flight {
     pub(super) fn cut(&self, why: &'static str) {
         self.cut.set(Some(why));
         self.lose(why);
+        self.wake();
+        // A client that does not read is not polled either: its connection has to go from outside.
+        if self.status.get().is_some() && !self.switched.get() {
+            self.client.break_off();
+        }
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
-        }
-        // A client that does not read is not polled either: its connection has to go from outside.
-        if self.status.get().is_some() {
-            self.client.break_off();
         }
     }
 }

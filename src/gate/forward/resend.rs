@@ -52,7 +52,7 @@ impl Again {
             return (flight, answer);
         };
         let Ok(line) = worker.pool.check_out(&route).await else { return (flight, answer) };
-        let exchange = Flight::begin(worker, route, client, line, None, request);
+        let exchange = Flight::begin(worker, (route, None), client, line, None, request);
         (exchange.flight(), exchange.await)
     }
 }

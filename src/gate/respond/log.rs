@@ -81,6 +81,11 @@ impl Answers {
         self.wanted.store(Arc::new(wanted));
     }
 
+    /// Whether requests that passed get a line.
+    pub(crate) fn tell_of_passed(&self) -> bool {
+        **self.wanted.load() == AccessLog::All
+    }
+
     pub(super) fn line(&self, request: &Inbound, client: &Rc<Conduct>) -> Line {
         let wanted = **self.wanted.load();
         // A request that could not be read has no path, only a stand-in's.

@@ -1,12 +1,12 @@
 //! Clients of the gateway over raw TCP: exact bytes out, strict reading in.
 
-use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, ErrorKind, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
 use super::wire::{Head, Wire};
+use super::{A_WHILE, PATIENCE};
 
 /// A request: `post("/a").token(7).body("x")`.
 #[derive(Clone, Debug)]
@@ -232,6 +232,25 @@ impl Client {
         let mut bytes = Vec::new();
         in_time(self.wire.exactly(count, &mut |piece| bytes.extend(piece))).expect("a body of that length");
         bytes
+    }
+
+    /// What is written from now on is nothing.
+    pub(crate) fn half_close(&mut self) {
+        self.wire.stream.shutdown(Shutdown::Write).expect("a connected socket");
+    }
+
+    /// How much of this the gateway takes without anybody reading it.
+    pub(crate) fn send_what_is_taken(&mut self, most: usize) -> usize {
+        let (block, mut taken) = (vec![b'.'; 64 << 10], 0);
+        self.wire.stream.set_write_timeout(Some(A_WHILE)).expect("a time-out above zero");
+        while taken < most {
+            match self.wire.stream.write(&block) {
+                Ok(count) => taken += count,
+                Err(_) => break,
+            }
+        }
+        self.wire.stream.set_write_timeout(Some(PATIENCE)).expect("a time-out above zero");
+        taken
     }
 
     /// Reads so many bytes and forgets them.

@@ -26,6 +26,7 @@ pub(crate) struct Builder {
     /// The folder of the keys of signed tokens.
     signing: Option<PathBuf>,
     routes: Vec<Table>,
+    drain_limit: &'static str,
 }
 
 /// A running gateway with a store of its own. Stops when dropped.
@@ -54,6 +55,7 @@ pub(crate) fn gateway(upstream: SocketAddr) -> Builder {
         grants: Vec::new(),
         signing: None,
         routes,
+        drain_limit: "1s",
     }
 }
 
@@ -151,13 +153,19 @@ impl Builder {
         self.route("tokens", "signed")
     }
 
+    /// How long a stop waits for what is under way.
+    pub(crate) fn drain_limit(mut self, limit: &'static str) -> Self {
+        self.drain_limit = limit;
+        self
+    }
+
     fn config(&self, folder: &Path) -> Config {
         let mut listen = self.listen.clone();
         listen.insert("address".into(), "127.0.0.1:0".into());
         listen.entry("workers").or_insert(2.into());
         let section = |key: &str, value: &str| Table::from_iter([(key.to_owned(), Value::from(value))]);
         let mut shutdown = section("unready_delay", "0s");
-        shutdown.insert("drain_limit".into(), "1s".into());
+        shutdown.insert("drain_limit".into(), self.drain_limit.into());
         let mut config = Table::new();
         config.insert("listen".into(), listen.into());
         let port = |secret: Option<(&str, &str)>, tls: &Option<Table>| {

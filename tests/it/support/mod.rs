@@ -16,6 +16,7 @@ mod origin;
 mod process;
 mod reply;
 mod secure;
+mod upstream;
 mod wire;
 
 use std::thread;
@@ -33,6 +34,7 @@ pub(crate) use origin::{Origin, origin};
 pub(crate) use process::{Highgate, config_for, highgate};
 pub(crate) use reply::{Reply, raw, reply};
 pub(crate) use secure::{Secure, secure};
+pub(crate) use upstream::{End, Upstream};
 pub(crate) use wire::{Head, Wire};
 
 /// How long anything may take before the test gives up on it.

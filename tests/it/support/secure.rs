@@ -120,6 +120,19 @@ impl Builder {
 }
 
 impl Caller {
+    /// A plain port: what connects there speaks TLS without knowing it.
+    pub(crate) fn behind_a_plain_port(self) -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                let (to, name, connector) = (self.address, self.name.clone(), self.connector.clone());
+                std::thread::spawn(move || relay(stream, to, name, &connector));
+            }
+        });
+        address
+    }
+
     pub(crate) fn connect(&self) -> io::Result<Secure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stream = runtime.block_on(in_time(async {
@@ -138,6 +151,21 @@ impl Caller {
             certificate: certificate.expect("a server shows its certificate, or showed it before"),
         })
     }
+}
+
+fn relay(
+    plain: std::net::TcpStream,
+    to: SocketAddr,
+    name: ServerName<'static>,
+    connector: &TlsConnector,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        plain.set_nonblocking(true)?;
+        let mut plain = TcpStream::from_std(plain)?;
+        let mut secure = connector.connect(name, TcpStream::connect(to).await?).await?;
+        tokio::io::copy_bidirectional(&mut plain, &mut secure).await.map(|_| ())
+    })
 }
 
 async fn speak(stream: TlsStream<TcpStream>) -> io::Result<Sender> {

@@ -11,8 +11,8 @@ use toml::Table;
 
 use super::{Setting, metric};
 use crate::support::{
-    Authority, Client, Front, GateBuilder, Origin, eventually, front, front_of, gateway, get, h2_origin, ok,
-    origin, post, put, reply, secure,
+    Authority, Client, Front, GateBuilder, Origin, PATIENCE, Upstream, eventually, front, front_of, gateway,
+    get, h2_origin, ok, origin, post, put, reply, secure,
 };
 
 /// A gateway whose one route goes to this front, with these keys of `upstream_tls`.
@@ -53,6 +53,36 @@ fn an_upstream_that_is_trusted_is_spoken_to_over_tls_on_kept_connections() {
     assert_eq!(front.callers()[0].protocol.as_deref(), Some(&b"http/1.1"[..]));
     assert_eq!(origin.count(), 5);
     origin.seen().check_fenced(Duration::ZERO);
+}
+
+#[test]
+fn a_websocket_passes_with_tls_on_both_sides() {
+    let setting = Setting::new();
+    let upstream = Upstream::start();
+    let front = front_of(upstream.address, &setting.renew()).start();
+    let builder = gateway_to_front(&front, &[ca(&setting)]).route("upgrades", vec!["websocket"]);
+    let gate =
+        builder.route("lock_delay", "60s").listen("tls", super::tls(setting.folder.path(), &[])).start();
+    let port = secure(gate.address, &setting.authority).alpn(&["http/1.1"]).caller().behind_a_plain_port();
+    let mut client = Client::connect(port);
+    let asks = get("/").token(7).header("Connection", "Upgrade").header("Upgrade", "websocket");
+    client.send([&asks.bytes()[..], b"early"].concat());
+    let mut line = upstream.accept();
+    assert_eq!(line.next_head().get("x-forwarded-proto"), Some("https"));
+    line.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        .unwrap();
+    client.response_head();
+    assert_eq!(line.bytes(5), b"early");
+    let many = vec![b'x'; 1 << 20];
+    for piece in many.chunks(64 << 10) {
+        client.send(piece);
+        assert_eq!(line.bytes(piece.len()), piece);
+    }
+    line.send(b"\x88\x02\x03\xe8").unwrap();
+    drop(line);
+    assert_eq!(client.body_bytes(4), b"\x88\x02\x03\xe8");
+    assert!(client.is_closed_within(PATIENCE));
+    assert_eq!(gate.ledger().in_flight(), 0, "it ended in order");
 }
 
 #[test]

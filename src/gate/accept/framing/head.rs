@@ -52,24 +52,37 @@ pub(crate) fn too_large(head: &Parts, limits: HeadLimits) -> Option<Unreadable> 
     (fields + target > limits.bytes).then_some(Unreadable::TooLong(limits.bytes))
 }
 
+/// A head that has one reading.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) followed_by: State,
+    /// It offers to go on with another protocol.
+    pub(super) offers: bool,
+}
+
 /// What follows this head, if nobody could see it otherwise.
-pub(super) fn judge(head: &[u8], limits: HeadLimits) -> Result<State, Unreadable> {
+pub(super) fn judge(head: &[u8], limits: HeadLimits) -> Result<Head, Unreadable> {
     let ambiguous = |why| Err(Unreadable::Ambiguous(why));
     let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(head, &mut headers[..limits.fields]) {
         Ok(httparse::Status::Complete(end)) if end == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => return Err(Unreadable::TooManyFields(limits.fields)),
-        _ => return ambiguous("the request head cannot be read"),
+        _ => return Err(Unreadable::Ambiguous("the request head cannot be read")),
     }
     if !is_target(request.path.unwrap_or_default()) {
-        return ambiguous("the request's target has characters that have no place there, or cannot be read");
+        return Err(Unreadable::Ambiguous(
+            "the request's target has characters that have no place there, or cannot be read",
+        ));
     }
     let named = |name: &'static str| {
         request.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name))
     };
+    // An older version cannot.
+    let offers = request.version == Some(1) && named("upgrade").next().is_some();
     let (mut encodings, mut lengths) = (named("transfer-encoding"), named("content-length"));
-    match (encodings.next(), lengths.next()) {
+    let followed_by = match (encodings.next(), lengths.next()) {
+        (None, None) if offers => Ok(State::Offered),
         (None, None) => Ok(State::Head),
         (None, Some(_)) if lengths.next().is_some() => ambiguous("there is more than one Content-Length"),
         (None, Some(length)) => match parse_length(length.value) {
@@ -83,7 +96,8 @@ pub(super) fn judge(head: &[u8], limits: HeadLimits) -> Result<State, Unreadable
         }
         (Some(_), None) => ambiguous("the only Transfer-Encoding there is here is chunked, once"),
         (Some(_), Some(_)) => ambiguous("Content-Length and Transfer-Encoding do not go together"),
-    }
+    }?;
+    Ok(Head { followed_by, offers })
 }
 
 /// Whether a target can be read, to its last character: hyper drops a fragment silently. Most are paths of plain

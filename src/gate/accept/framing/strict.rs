@@ -15,6 +15,8 @@ use crate::gate::accept::Conduct;
 
 /// How much is read at once of a head that came in pieces, or of what nobody reads.
 const PIECE: usize = 4 << 10;
+/// How much is held while nobody knows whether it is HTTP. What is more stays in the socket.
+const MOST_HELD: usize = 16 << 10;
 
 pub(in crate::gate::accept) struct Strict<S> {
     stream: S,
@@ -89,6 +91,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Strict<S> {
         Poll::Ready(Ok(!buffer.filled().is_empty()))
     }
 
+    /// Reads what may not be HTTP, and keeps it. Ready only at the end of the stream.
+    fn poll_hold(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.held.len() < MOST_HELD {
+            if !ready!(self.poll_more(cx))? {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        // Woken by the answer.
+        Poll::Pending
+    }
+
+    /// HTTP has ended, and left the stream for something else: with what was read of that already.
+    pub(in crate::gate::accept) fn into_rest(self) -> (S, BytesMut) {
+        (self.stream, self.held)
+    }
+
+    /// Whether a request on it has ever offered to go on with another protocol.
+    pub(in crate::gate::accept) fn was_offered(&self) -> bool {
+        self.framing.offers
+    }
+
     /// Reads and forgets. Never more than pending: there is nothing more to say to hyper.
     fn poll_forget<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         while let Poll::Ready(Ok(true)) = self.poll_more(cx) {
@@ -119,6 +142,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Strict<S> {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, BadChunk)));
                 }
                 None => {}
+            }
+            if this.framing.is_open() {
+                if !this.conduct.has_gone_on(this.framing.heads) {
+                    return this.poll_hold(cx);
+                }
+                this.framing.go_on();
+                this.sift_held();
+                continue;
             }
             if !this.held.is_empty() {
                 if !ready!(this.poll_more(cx))? {

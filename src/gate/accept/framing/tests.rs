@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
@@ -56,15 +57,24 @@ struct Seen {
     broken: bool,
 }
 
-fn read(bytes: &[u8], piece: usize) -> Seen {
+fn strict(bytes: &[u8], piece: usize) -> (Strict<Pieces>, Rc<Conduct>) {
     let conduct = Conduct::for_tests();
-    let mut strict =
-        Strict::new(Pieces(bytes.chunks(piece).map(<[u8]>::to_vec).collect()), conduct.clone(), LIMITS);
+    let pieces = Pieces(bytes.chunks(piece).map(<[u8]>::to_vec).collect());
+    (Strict::new(pieces, conduct.clone(), LIMITS), conduct)
+}
+
+fn read(bytes: &[u8], piece: usize) -> Seen {
+    let (mut strict, conduct) = strict(bytes, piece);
+    read_on(&mut strict, &conduct)
+}
+
+/// As far as it goes now.
+fn read_on(strict: &mut Strict<Pieces>, conduct: &Rc<Conduct>) -> Seen {
     let mut seen = Seen { bytes: Vec::new(), unreadable: None, broken: false };
     loop {
         let mut room = [0; 512];
         let mut buffer = ReadBuf::new(&mut room);
-        match Pin::new(&mut strict).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer) {
+        match Pin::new(&mut *strict).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer) {
             Poll::Ready(Ok(())) => seen.bytes.extend_from_slice(buffer.filled()),
             Poll::Ready(Err(_)) => {
                 seen.broken = true;
@@ -79,6 +89,30 @@ fn read(bytes: &[u8], piece: usize) -> Seen {
         why.map(|why| (before, why))
     });
     seen
+}
+
+const OFFER: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+#[test]
+fn what_follows_an_offer_is_read_by_nobody_before_the_answer() {
+    for piece in [1, 7, OFFER.len(), 1000] {
+        for after in [&b"\x81\x85any bytes\r\n\r\n"[..], b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"] {
+            let (mut switched, conduct) = strict(&[OFFER, after].concat(), piece);
+            let seen = read_on(&mut switched, &conduct);
+            assert_eq!((&seen.bytes[..], seen.unreadable), (OFFER, None), "{piece}");
+            assert_eq!(switched.into_rest().1, after);
+        }
+        let (mut declined, conduct) = strict(&[OFFER, TWO, OFFER, b"\x81\x85"].concat(), piece);
+        assert_eq!(read_on(&mut declined, &conduct).bytes, OFFER);
+        conduct.goes_on_with_http();
+        assert_eq!(read_on(&mut declined, &conduct).bytes, [TWO, OFFER].concat());
+        // Two more answers, and not yet the one that is waited for.
+        conduct.goes_on_with_http();
+        conduct.goes_on_with_http();
+        assert_eq!(read_on(&mut declined, &conduct).bytes, b"");
+        conduct.goes_on_with_http();
+        assert_eq!(read_on(&mut declined, &conduct).bytes, b"", "it begins a head");
+    }
 }
 
 const TWO: &[u8] =
