@@ -24,7 +24,7 @@ use super::claim::{ClaimError, Malformed, Stand, Waiver, claim_again, names_reso
 use super::entitle::{Entitled, Sender};
 use super::forward::body::{Upload, UploadError};
 use super::forward::pool::{ConnectError, Line};
-use super::respond::{Answer, Fault, Outcome, Refusal, Refused};
+use super::respond::{Answer, Fault, Outcome, Refusal, Refused, Warning};
 use super::{Admitted, Claimed, InFlight, InUse, Worker};
 use crate::config::{OnUnknown, Route, Tokens};
 use crate::controls::{Rule, breaks};
@@ -117,7 +117,8 @@ async fn judge(
         Stand::Unfenced => return pass(worker, route, head, body, Decision::Unfenced).await,
         Stand::Unchecked { resource, waiver } => {
             if waiver == Waiver::Audited {
-                tracing::warn!(route = %route.name, %resource, "a fenced request without a token was let through");
+                let (route, resource) = (route.name.clone(), resource.clone());
+                worker.answers.warn(Warning::TokenMissing { route, resource });
             }
             let passed = pass(worker, route, head, body, Decision::Allowed).await?;
             entitled.still(&worker.access, route, &resource, sender)?;
