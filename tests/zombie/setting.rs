@@ -13,7 +13,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// None: the arguments were not understood, and that was said.
     pub(crate) fn from_arguments() -> Option<Self> {
-        let mut setting = Self { rate: 1000, duration: Duration::from_secs(3), rounds: 5 };
+        let mut setting = Self { rate: 1000, duration: Duration::from_secs(3), rounds: 9 };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let value = match argument.as_str() {
@@ -29,7 +29,7 @@ impl Setting {
                 "--rate" => setting.rate = value,
                 _ => {
                     setting.duration = Duration::from_secs(value.into());
-                    setting.rounds = value.clamp(5, 10);
+                    setting.rounds = value.clamp(9, 15);
                 }
             }
         }
