@@ -48,7 +48,7 @@ async fn a_thaw_of_a_resource_that_only_may_block_changes_nothing_and_is_not_cou
     let open = || store.ledger().get("a").is_some_and(|cell| cell.is_open() && cell.blocks());
     timeout(PATIENCE, async {
         while !open() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await
@@ -69,7 +69,7 @@ async fn a_thaw_of_a_resource_that_only_may_block_changes_nothing_and_is_not_cou
     let settled = || !store.ledger().is_blocked(&resource);
     timeout(PATIENCE, async {
         while !settled() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await

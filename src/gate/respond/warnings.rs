@@ -116,7 +116,7 @@ mod tests {
             let mut warnings = Warnings::new();
             for second in 0..seconds {
                 (0..3000).for_each(|number| {
-                    warnings.note(unknown(&format!("{second}/{number}{}", "x".repeat(400))))
+                    warnings.note(unknown(&format!("{second}/{number}{}", "x".repeat(400))));
                 });
                 warnings.tell_repeated();
             }
