@@ -60,7 +60,7 @@ if cat /proc/$$/environ > /dev/null; then echo "its own"; fi"#;
 fn the_command_cannot_read_the_environment_of_run_though_it_is_of_the_same_user() {
     let gateway = Gateway::with_secret(SECRET);
     let run = gateway.run("a", &RESOURCE).env("HIGHGATE_ELECTIONS_TOKEN", SECRET);
-    let mut run = run.as_somebody().sh(SPY);
+    let mut run = run.by_somebody().sh(SPY);
     let pid = run.id();
     assert_eq!(run.code(), 0, "{}", run.log());
     assert_eq!(gateway.read("a.out"), format!("{pid}\nits own\n"));

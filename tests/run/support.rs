@@ -164,7 +164,7 @@ impl Builder {
     }
 
     /// As another user than root: as nobody, if root runs the tests.
-    pub(crate) fn as_somebody(mut self) -> Self {
+    pub(crate) fn by_somebody(mut self) -> Self {
         if geteuid().is_root() {
             // The program may lie where only root can go.
             let program = self.folder.join("highgate");
