@@ -8,6 +8,7 @@
 pub mod audit;
 mod observer;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,9 +19,12 @@ use tokio::sync::broadcast;
 
 use crate::elections::{self, Ended, Standing};
 use crate::replica::Event;
+use crate::shorten::shorten;
 use crate::store::overview::incarnation_text;
 pub use observer::Observer;
 
+/// A holder is named by a job, or by whoever writes a key in etcd.
+const MAX_HOLDER: usize = 256;
 /// How many notices a listener may lag behind.
 const BUFFER: usize = 1024;
 
@@ -187,7 +191,7 @@ struct Wire<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    holder: Option<&'a str>,
+    holder: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,11 +234,14 @@ impl Notice {
             Self::Fenced { why } => Wire { why: Some(why), ..about },
             Self::Resynced { why } => Wire { why: Some(why), ..about },
             Self::Election(elections::Event::Elected { holder, token, .. }) => {
-                Wire { token: Some(token.get()), holder: Some(holder), ..about }
+                Wire { token: Some(token.get()), holder: Some(short_holder(holder)), ..about }
             }
-            Self::Election(elections::Event::Ended { holder, token, why, .. }) => {
-                Wire { token: Some(token.get()), holder: Some(holder), why: Some(ended(*why)), ..about }
-            }
+            Self::Election(elections::Event::Ended { holder, token, why, .. }) => Wire {
+                token: Some(token.get()),
+                holder: Some(short_holder(holder)),
+                why: Some(ended(*why)),
+                ..about
+            },
             Self::Stale { route, token, mark, client, count, .. } => Wire {
                 route: Some(route),
                 token: Some(*token),
@@ -255,6 +262,11 @@ impl Notice {
     }
 }
 
+/// As much of a holder's name as people are shown.
+pub(crate) fn short_holder(holder: &str) -> Cow<'_, str> {
+    shorten(holder, MAX_HOLDER)
+}
+
 fn ended(why: Ended) -> &'static str {
     match why {
         Ended::Resigned => "resigned",
@@ -268,6 +280,7 @@ fn ended(why: Ended) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::captured::Captured;
 
     fn json(notice: Notice) -> String {
         Stamped { at: SystemTime::UNIX_EPOCH, notice }.to_json()
@@ -301,6 +314,21 @@ mod tests {
             format!(r#"{{"type":"reload-failed",{AT},"error":"line 1\n\"x\""}}"#),
             "a line break in a message does not break the line"
         );
+    }
+
+    #[test]
+    fn a_holder_that_somebody_wrote_into_etcd_is_shown_cut() {
+        let holder = "h".repeat(100_000);
+        let token = highgate_elector::Token::new(7).unwrap();
+        let elected = elections::Event::Elected { resource: ledger(), holder: holder.clone(), token };
+        let ended = elections::Event::Ended { resource: ledger(), holder, token, why: Ended::Expired };
+        for event in [elected, ended] {
+            let log = Captured::default();
+            log.capture(|| audit::log(&Notice::Election(event.clone())));
+            for text in [log.text(), json(Notice::Election(event))] {
+                assert!(text.len() < 500 && text.contains("hhh…"), "{} bytes: {text:.300}", text.len());
+            }
+        }
     }
 
     #[test]

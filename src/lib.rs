@@ -30,6 +30,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod admin;
+#[cfg(test)]
+mod captured;
 pub mod config;
 pub mod controls;
 pub mod door;
@@ -45,6 +47,7 @@ pub mod ledger;
 pub mod metrics;
 pub mod names;
 pub mod replica;
+mod shorten;
 pub mod signing;
 pub mod store;
 pub mod tls;

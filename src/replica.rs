@@ -35,7 +35,7 @@ use crate::ledger::Shut;
 use raise::Work;
 pub use record::{Record, State};
 pub use renew::{Answer, Timing};
-pub use seal::{Incarnation, Member, Tombstone};
+pub use seal::{Incarnation, Member, Tombstone, Unsettled};
 
 /// A point in time, counted from any fixed start. The machine only compares and adds.
 pub type Time = Duration;

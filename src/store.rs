@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::config::Naming;
 use crate::ledger::{Ledger, NotOpened};
 use crate::names::{Names, NamesError};
-use crate::replica::{Incarnation, Input, Revision, Want};
+use crate::replica::{Incarnation, Input, Revision, Unsettled, Want};
 use overview::Overview;
 
 /// How many raises may queue before more are turned away. Each is a few dozen bytes.
@@ -64,6 +64,11 @@ enum Command {
         reply: mpsc::Sender<()>,
     },
     Election(elections::Order),
+    /// An operator is about to settle what a resource may still wait for.
+    AskUnsettled {
+        resource: Resource,
+        reply: oneshot::Sender<Unsettled>,
+    },
     /// The routes are to be replaced by some that name resources like this.
     Name {
         own: Naming,
@@ -222,6 +227,13 @@ impl Store {
     /// Shuts a resource, or lets it go on and settles the unknown outcomes that block it, on every replica.
     pub fn freeze(&self, resource: Resource, frozen: bool) {
         self.send(Input::Freeze { resource, frozen });
+    }
+
+    /// Whether a process other than this one may have left unknown outcomes of a resource to an operator.
+    pub async fn unsettled(&self, resource: Resource) -> Result<Unsettled, elections::StoreStopped> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Command::AskUnsettled { resource, reply });
+        answer.await.map_err(|_| elections::StoreStopped)
     }
 
     fn send(&self, input: Input) {

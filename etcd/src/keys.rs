@@ -73,6 +73,11 @@ impl Keys {
         format!("{}{}", self.ledger(resource), escape(key))
     }
 
+    /// By which the gateways tell how old entries of the run-once ledger are.
+    pub fn once_ages(&self) -> String {
+        format!("{}/x/once", self.prefix)
+    }
+
     /// The resource and the key of an entry in the run-once ledger. None of any other key.
     pub fn parse_once(&self, key: &[u8]) -> Option<(Resource, String)> {
         let below = std::str::from_utf8(key).ok()?.strip_prefix(&self.ledgers())?;

@@ -19,6 +19,7 @@ use super::answer::{Answer, Problem, as_json};
 use super::caller::Caller;
 use super::resources::view;
 use super::{Admin, once, query, replicas};
+use crate::events::short_holder;
 use crate::ledger::{Cell, Ledger};
 use crate::metrics::{Action, Metrics};
 use crate::store::elections::{Leader, StoreStopped};
@@ -65,7 +66,8 @@ pub(super) struct Given<'a> {
 pub(super) fn given(metrics: &Metrics, caller: &Caller, action: Action, given: &Given<'_>) {
     metrics.operator(action);
     let Given { resource, from, to, holder, token, era, replica, key } = given;
-    let resource = resource.map(Resource::as_str);
+    let (resource, holder) = (resource.map(Resource::as_str), holder.map(short_holder));
+    let holder = holder.as_deref();
     let (client, identity, action) = (caller.address, caller.name(), action.label());
     tracing::warn!(
         target: "audit", event = "order", action, resource, from, to, holder, token, era, replica, key, %client, identity, "an operator's order"

@@ -2,18 +2,24 @@
 //!
 //! What must stay true: however often somebody tries, the log gets no more than a few lines in a period.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use parking_lot::Mutex;
 
 use super::access::Shown;
 use super::answer::Problem;
-use crate::fold::{Fold, Period, Told};
+use crate::fold::{Allowance, Fold, Period, Told};
 use crate::metrics::Action;
+use crate::shorten::shorten;
 use crate::tls::Identity;
 
-/// How many kinds are told apart in one period.
-const MAX_KINDS: usize = 64;
+/// Operators are few, and so are lines about those who are none.
+const ALLOWANCE: Allowance = Allowance { steady: 1024, burst: 4 * 1024 };
+/// The part of a line that nobody can lengthen.
+const FIXED: usize = 320;
+/// What was not taken for an operator's can have named anything.
+const MAX_NAME: usize = 256;
 
 /// Refused orders that were not told yet.
 pub(super) struct Refusals(Mutex<Fold<Refused, Refused>>);
@@ -30,7 +36,7 @@ struct Refused {
 
 impl Refusals {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Fold::new(MAX_KINDS)))
+        Self(Mutex::new(Fold::new(ALLOWANCE)))
     }
 
     /// Notes an order that somebody had no right to give. What was wrong with the order itself is not noted.
@@ -38,10 +44,11 @@ impl Refusals {
         if !problem.is_about_rights() {
             return;
         }
-        let (resource, status) = (problem.resource().map(str::to_owned), problem.status().as_u16());
+        let (resource, status) =
+            (problem.resource().map(|name| shorten(name, MAX_NAME).into_owned()), problem.status().as_u16());
         let (client, identity) = (shown.address.ip(), shown.identity());
         let refused = Refused { action, resource, client, identity, status };
-        let told = self.0.lock().note(refused.clone(), || refused.clone());
+        let told = self.0.lock().note(refused.clone(), refused.size(), || refused.clone());
         if told == Told::Now {
             refused.write(1);
         }
@@ -60,9 +67,22 @@ impl Refusals {
 }
 
 impl Refused {
+    /// How long a line of it is at the most.
+    fn size(&self) -> usize {
+        // Escaped, a character of a name may take several bytes.
+        let name = |text: &str| text.escape_debug().map(char::len_utf8).sum::<usize>();
+        FIXED + self.resource.as_deref().map_or(0, name) + name(&self.identity())
+    }
+
+    fn identity(&self) -> Cow<'_, str> {
+        self.identity
+            .as_ref()
+            .map_or(Cow::Borrowed("nobody"), |identity| shorten(identity.as_str(), MAX_NAME))
+    }
+
     fn write(&self, count: u64) {
-        let Self { action, resource, client, identity, status } = self;
-        let identity = identity.as_ref().map_or("nobody", Identity::as_str);
+        let Self { action, resource, client, status, .. } = self;
+        let identity = &*self.identity();
         tracing::warn!(
             target: "audit", event = "order-refused", action = action.label(), resource, %client, identity, status, count,
             "an operator's order was refused to who gave it"

@@ -104,14 +104,21 @@ enum Role {
 /// A process beside `run`, or the one that becomes the command.
 pub(crate) fn guard(args: GuardArgs) -> anyhow::Result<ExitCode> {
     match args.role {
-        Role::Watch(args) => super::block_on(guard::run(args)),
-        Role::Keep(args) => super::block_on(keeper::run(args)),
+        Role::Watch(args) => {
+            secrets::keep_private()?;
+            super::block_on(guard::run(args))
+        }
+        Role::Keep(args) => {
+            secrets::keep_private()?;
+            super::block_on(keeper::run(args))
+        }
         Role::Launch(args) => Ok(launch::run(&args)),
     }
 }
 
 /// Campaigns, runs the command, resigns.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    secrets::keep_private()?;
     let terms = match Terms::new(args.ttl, args.grace) {
         Ok(terms) => terms,
         Err(error) => return Ok(refuse(EXIT_USAGE, &error.to_string())),

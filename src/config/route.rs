@@ -136,8 +136,10 @@ impl Route {
         let missing = (self.missing_token != MissingToken::Refuse)
             .then(|| format!("missing_token = {}", self.missing_token));
         let unknown = (self.on_unknown == OnUnknown::Proceed).then(|| "on_unknown = proceed".to_owned());
+        let ends: Vec<_> = self.unknown_statuses.missing().map(|status| status.to_string()).collect();
+        let ends = (!ends.is_empty()).then(|| format!("unknown_statuses without {}", ends.join(", ")));
         let grade = if unfenced.is_some() { "not fenced" } else { "not gated" };
-        let reasons: Vec<_> = [unfenced, missing, unknown].into_iter().flatten().collect();
+        let reasons: Vec<_> = [unfenced, missing, unknown, ends].into_iter().flatten().collect();
         if reasons.is_empty() { "gated".to_owned() } else { format!("{grade} ({})", reasons.join(", ")) }
     }
 }

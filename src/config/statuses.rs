@@ -9,6 +9,8 @@ use toml::Spanned;
 use super::scope::Scope;
 
 const KEY: &str = "unknown_statuses";
+/// "Later", and everything by which a server or whoever is before it says that it gave up.
+const USUAL: [u16; 5] = [202, 408, 502, 503, 504];
 
 /// The statuses of a route after which the outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,11 @@ impl UnknownStatuses {
     /// Whether every complete answer is an end, whatever it says.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Those that usually leave the outcome unknown and are taken for an end here.
+    pub fn missing(&self) -> impl Iterator<Item = u16> {
+        USUAL.into_iter().filter(|status| !self.0.contains(status))
     }
 
     /// Why the outcome is unknown after this status, which is one of them.
@@ -56,8 +63,7 @@ fn parse(number: i64, earlier: &[u16]) -> Result<u16, String> {
 }
 
 impl Default for UnknownStatuses {
-    /// "Later", and everything by which a server or whoever is before it says that it gave up.
     fn default() -> Self {
-        Self(vec![202, 408, 502, 503, 504])
+        Self(USUAL.to_vec())
     }
 }

@@ -78,7 +78,8 @@ fn every_key_of_the_product_is_understood() {
     let unknown = |status: u16| route.unknown_statuses.contains(status.try_into().unwrap());
     assert!(unknown(500) && unknown(599) && !unknown(504), "a list stands in the place of the usual one");
     assert!(!route.fenced.contains(&Method::POST));
-    let reasons = "not fenced (fenced_methods = [], missing_token = audit, on_unknown = proceed)";
+    let reasons = "not fenced (fenced_methods = [], missing_token = audit, on_unknown = proceed, \
+                   unknown_statuses without 202, 408, 502, 503, 504)";
     assert_eq!(route.grade(), reasons, "every reason, not only the first");
 }
 
@@ -92,6 +93,9 @@ fn a_grade_names_every_reason_against_it() {
             "not gated (missing_token = audit, on_unknown = proceed)",
         ),
         ("fenced_methods = []", "not fenced (fenced_methods = [])"),
+        ("unknown_statuses = []", "not gated (unknown_statuses without 202, 408, 502, 503, 504)"),
+        ("unknown_statuses = [202, 408, 502, 504]", "not gated (unknown_statuses without 503)"),
+        ("unknown_statuses = [500, 504, 503, 502, 408, 202]", "gated"),
     ] {
         let config = parse(&format!("{ROUTE}{lines}")).unwrap();
         assert_eq!(config.routes.iter().next().unwrap().grade(), grade);

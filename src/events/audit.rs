@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use highgate_elector::timestamp;
 
-use super::Notice;
+use super::{Notice, short_holder};
 use crate::elections::{self, Ended};
 use crate::metrics::CertificateOf;
 use crate::replica::Event;
@@ -85,10 +85,11 @@ pub(super) fn log(notice: &Notice) {
 fn log_election(event: &elections::Event) {
     match event {
         elections::Event::Elected { resource, holder, token } => {
+            let holder = &*short_holder(holder);
             tracing::info!(target: "audit", event = "elected", %resource, holder, token = token.get(), "elected");
         }
         elections::Event::Ended { resource, holder, token, why } => {
-            let token = token.get();
+            let (holder, token) = (&*short_holder(holder), token.get());
             match why {
                 Ended::Resigned => tracing::info!(
                     target: "audit", event = "resigned", %resource, holder, token, "the leader resigned"

@@ -23,7 +23,7 @@ use super::claim::{ClaimError, Malformed, Signature, Stand, Waiver, claim_again,
 use super::claimant::Claimant;
 use super::forward::body::{Upload, UploadError};
 use super::forward::pool::{ConnectError, Line};
-use super::respond::{Answer, Fault, Outcome, Refusal, Refused};
+use super::respond::{Answer, Fault, Outcome, Refusal, Refused, Warning};
 use super::signature::drop_signature;
 use super::{Admitted, Claimed, InFlight, InUse, Worker};
 use crate::config::{OnUnknown, Route, Tokens};
@@ -127,7 +127,8 @@ async fn judge(
         Stand::Unfenced => pass(worker, route, claimant.head, body, Decision::Unfenced).await,
         Stand::Unchecked { resource, waiver } => {
             if waiver == Waiver::Audited {
-                tracing::warn!(route = %route.name, %resource, "a fenced request without a token was let through");
+                let (route, resource) = (route.name.clone(), resource.clone());
+                worker.answers.warn(Warning::TokenMissing { route, resource });
             }
             let passed = pass(worker, route, claimant.head, body, Decision::Allowed).await?;
             claimant.is_entitled(worker, route, &resource)?;

@@ -7,6 +7,7 @@ mod detail;
 mod grpc;
 mod log;
 mod table;
+mod warnings;
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -35,6 +36,7 @@ use crate::tls::Identity;
 pub(crate) use grpc::broken_off;
 pub(crate) use log::Answers;
 pub(crate) use table::is_grpc;
+pub(crate) use warnings::Warning;
 
 /// What is known of a request by the time it is answered.
 pub(crate) struct Story {

@@ -15,9 +15,8 @@ use super::resources::{OTHER, PerResource};
 use super::text::Text;
 use super::{Registry, lossy, names};
 use crate::elections::{Ended, Event, Standing};
+use crate::events::short_holder;
 
-/// A holder is named by a job, or by whoever writes a key in etcd.
-const MAX_HOLDER: usize = 256;
 /// How many handovers are timed at once.
 const MAX_PENDING: usize = 100_000;
 /// After so long without a successor it is no handover any more: the resource has no leader, as its series say.
@@ -163,7 +162,7 @@ impl Leaders {
                 && registry.cap.admits(resource)
             {
                 before.remove(resource);
-                let leader = Some((short(holder), token.get()));
+                let leader = Some((short_holder(holder).into_owned(), token.get()));
                 known.named.insert(resource.clone(), State { leader, leaderless: None });
             }
         }
@@ -220,7 +219,7 @@ impl Known {
             return;
         }
         let state = self.named.entry(resource.clone()).or_default();
-        state.leader = Some((short(holder), token));
+        state.leader = Some((short_holder(holder).into_owned(), token));
     }
 
     fn ended(&mut self, resource: &Resource, cause: Cause, now: Instant) {
@@ -252,15 +251,6 @@ impl Known {
         self.waiting_in_all = self.waiting_in_all + waiting - before.unwrap_or(0);
         self.others_waited |= waiting > 0 && !registry.cap.admits(resource);
     }
-}
-
-/// As much of a holder's name as a label should have.
-fn short(holder: &str) -> String {
-    let mut end = holder.len().min(MAX_HOLDER);
-    while !holder.is_char_boundary(end) {
-        end -= 1;
-    }
-    holder[..end].to_owned()
 }
 
 #[cfg(test)]

@@ -131,6 +131,16 @@ fn acknowledged(
     created > raise || (watermark >= raise && !draining.contains(&raise))
 }
 
+/// Unknown outcomes of a resource that a process other than this one may have left to an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsettled {
+    Nothing,
+    /// Another member may keep one: it tells nobody before a raise waits for it.
+    Unheard,
+    /// A process that is gone may have left one, and the mark does not open without an operator.
+    Something,
+}
+
 impl Replica {
     /// Whether nothing of a lower token can be under way any more, anywhere.
     pub(super) fn may_open(&self, now: Time, record: &Record) -> bool {
@@ -248,6 +258,17 @@ impl Replica {
     /// Whether a tombstone may have left unknown outcomes that nobody has settled.
     pub(super) fn is_needed(&self, tombstone: &Tombstone) -> bool {
         self.records.values().any(|record| tombstone.blocks(record))
+    }
+
+    /// Whether an operator would settle anything by letting the resource go on, beside what is kept in this process.
+    pub fn unsettled(&self, resource: &Resource) -> Unsettled {
+        let record = self.record(resource);
+        match () {
+            () if !record.block => Unsettled::Nothing,
+            () if self.tombstones.values().any(|tombstone| tombstone.blocks(&record)) => Unsettled::Something,
+            () if self.members.len() > 1 => Unsettled::Unheard,
+            () => Unsettled::Nothing,
+        }
     }
 
     /// When the next tombstone has its age.

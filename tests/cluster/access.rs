@@ -145,7 +145,7 @@ fn the_roles_of_the_docs_are_enough_for_gateways_and_jobs_and_for_nothing_else()
         assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("permission denied"), "{elsewhere:?}");
     }
     let own = [("plain", "f/ledger"), ("plain", "seq")];
-    let others = ["m/x", "t/x", "era", "f/other", "e/other/1", "o/other/1"];
+    let others = ["m/x", "t/x", "era", "names", "x/last", "x/once", "f/other", "e/other/1", "o/other/1"];
     for (user, key) in others.iter().flat_map(|key| [("job", *key), ("plain", *key)]).chain(own) {
         let (login, key) = (format!("{user}:pw"), format!("{PREFIX}/{key}"));
         for command in [&["put", &key, "x"][..], &["del", &key]] {

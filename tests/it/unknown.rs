@@ -138,7 +138,10 @@ fn block_waits_for_an_operator() {
         assert!(raising.header("retry-after").is_some());
     }
     assert!(!origin.has_token(8));
-    assert!((200..300).contains(&gate.operate("thaw", "default").status));
+    for changed in [true, false] {
+        let thawed = gate.operate("thaw", "default");
+        assert_eq!((thawed.status, &thawed.json()["changed"]), (200, &changed.into()), "{}", thawed.text());
+    }
     gate.ask(&post("/").token(8)).is_ok();
 }
 

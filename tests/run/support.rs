@@ -3,16 +3,19 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_highgate");
+/// Of the user that owns nothing.
+const NOBODY: u32 = 65534;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `highgate serve` on free ports, in front of a service that says yes to everything. Killed when dropped.
@@ -172,6 +175,22 @@ impl Builder {
         self
     }
 
+    /// As another user than root: as nobody, if root runs the tests.
+    pub(crate) fn by_somebody(mut self) -> Self {
+        if geteuid().is_root() {
+            // The program may lie where only root can go.
+            let program = self.folder.join("highgate");
+            fs::copy(PROGRAM, &program).unwrap();
+            fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o777)).unwrap();
+            let mut command = Command::new(program);
+            command.args(self.command.get_args());
+            command.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.uid(NOBODY).gid(NOBODY);
+            self.command = command;
+        }
+        self
+    }
+
     /// As a shell with job control would.
     pub(crate) fn in_own_group(mut self) -> Self {
         self.command.process_group(0);
@@ -181,6 +200,8 @@ impl Builder {
     pub(crate) fn command(mut self, command: &[&str]) -> Run {
         let temporary = self.folder.join(format!("{}.tmp", self.name));
         fs::create_dir(&temporary).unwrap();
+        // Whatever user it runs as.
+        fs::set_permissions(&temporary, fs::Permissions::from_mode(0o777)).unwrap();
         let log = self.folder.join(format!("{}.log", self.name));
         let output = fs::File::create(self.folder.join(format!("{}.out", self.name))).unwrap();
         let process = self
@@ -199,6 +220,10 @@ impl Builder {
 }
 
 impl Run {
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }

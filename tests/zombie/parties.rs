@@ -8,15 +8,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::interval_at;
 
-/// Requests of a zombie's connection that are sent before any of them is answered.
-const PIPELINE: u32 = 50;
 const CONNECTIONS: u32 = 4;
+/// A zombie writes evenly, as a job in a loop does, as far as timers go: what it has to write in so long goes out at once.
+const TURN: Duration = Duration::from_millis(1);
+/// Below what a request's head may have.
+const LONG_PATH: usize = 60_000;
+/// Each connection of a wild zombie has stale tokens of its own.
+const TOKENS_OF_AN_ARM: u64 = 1_000_000;
+/// Above every token of a wild zombie.
+pub(crate) const HIGHEST_TOKEN: u64 = TOKENS_OF_AN_ARM * (CONNECTIONS as u64 + 1);
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const REFUSED: &[u8] = b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 7\r\n\r\nrefused";
 /// Between two requests of a leader that is measured.
 const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Gateway {
     _child: Child,
     log: PathBuf,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     admin: SocketAddr,
 }
 
@@ -60,6 +68,11 @@ impl Gateway {
         Self { _child: child, log, address: data, admin }
     }
 
+    /// What was refused last is told within a second.
+    pub(crate) async fn tells_the_rest(&self) {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+    }
+
     pub(crate) fn log_size(&self) -> u64 {
         self.log.metadata().unwrap().len()
     }
@@ -69,33 +82,52 @@ impl Gateway {
 async fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut stream = BufReader::new(stream);
-                let mut line = String::new();
-                while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
-                    if line == "\r\n" && stream.write_all(OK).await.is_err() {
-                        return;
-                    }
-                    line.clear();
-                }
-            });
-        }
+    tokio::spawn(answer_all(listener, OK));
+    address
+}
+
+/// A zombie's other target: it refuses everything, on a thread of its own, and fences nothing. A machine on which a
+/// zombie writes there is as busy as one on which it writes to the gateway.
+pub(crate) fn elsewhere() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { answer_all(TcpListener::from_std(listener).unwrap(), REFUSED).await });
     });
     address
 }
 
+async fn answer_all(listener: TcpListener, answer: &'static [u8]) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+                if line == "\r\n" && stream.write_all(answer).await.is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+    }
+}
+
 fn request(resource: &str, token: u64) -> Vec<u8> {
+    request_to("/", resource, token)
+}
+
+fn request_to(path: &str, resource: &str, token: u64) -> Vec<u8> {
     format!(
-        "POST / HTTP/1.1\r\nHost: h\r\nX-Fencing-Resource: {resource}\r\nX-Fencing-Token: {token}\r\n\
+        "POST {path} HTTP/1.1\r\nHost: h\r\nX-Fencing-Resource: {resource}\r\nX-Fencing-Token: {token}\r\n\
          Content-Length: 0\r\n\r\n"
     )
     .into_bytes()
 }
 
 /// Reads a whole answer: its status.
-async fn answer(stream: &mut BufReader<TcpStream>) -> u16 {
+async fn answer(stream: &mut (impl AsyncBufRead + Unpin)) -> u16 {
     let (mut status, mut length, mut line) = (0, 0, String::new());
     loop {
         line.clear();
@@ -151,22 +183,46 @@ impl Leader {
     }
 }
 
+/// How a zombie writes.
+#[derive(Clone, Copy)]
+pub(crate) enum Manner {
+    /// The same request, again and again.
+    Plain,
+    /// Paths as long as they may be, and a stale token of its own for every request: nothing is like anything before.
+    Wild,
+}
+
+impl Manner {
+    /// Requests that follow each other, the first of them this one.
+    fn requests(self, first: u64, count: u32) -> Vec<u8> {
+        match self {
+            Self::Plain => request("ledger", 7).repeat(count as usize),
+            Self::Wild => {
+                let path = format!("/{}", "x".repeat(LONG_PATH));
+                (first..first + u64::from(count))
+                    .flat_map(|token| request_to(&path, "ledger", token))
+                    .collect()
+            }
+        }
+    }
+}
+
 /// The deposed leader. It runs on a thread of its own, as it is a process of its own in life.
 pub(crate) struct Zombie {
     refused: oneshot::Receiver<u64>,
 }
 
 impl Zombie {
-    pub(crate) fn rise(gateway: &Gateway, rate: u32, duration: Duration) -> Self {
-        let address = gateway.address;
+    /// It writes to this address, which refuses all of it.
+    pub(crate) fn rise(address: SocketAddr, manner: Manner, rate: u32, duration: Duration) -> Self {
         let (tell, refused) = oneshot::channel();
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let pauses = PIPELINE * CONNECTIONS * 1000 / rate.max(1);
-                let every = Duration::from_millis(pauses.max(1).into());
-                let arms: Vec<_> =
-                    (0..CONNECTIONS).map(|_| tokio::spawn(write_stale(address, every, duration))).collect();
+                let pace = Pace::of(rate);
+                let arms: Vec<_> = (0..CONNECTIONS)
+                    .map(|arm| tokio::spawn(write_stale(address, manner, arm, pace, duration)))
+                    .collect();
                 let mut refused = 0;
                 for arm in arms {
                     refused += arm.await.unwrap();
@@ -183,19 +239,46 @@ impl Zombie {
     }
 }
 
-async fn write_stale(address: SocketAddr, every: Duration, duration: Duration) -> u64 {
+/// How one connection of a zombie writes.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Requests that go out together.
+    count: u32,
+    every: Duration,
+}
+
+impl Pace {
+    /// Of so many requests a second on all connections.
+    fn of(rate: u32) -> Self {
+        let between = Duration::from_secs(1) * CONNECTIONS / rate.max(1);
+        let count = u32::try_from(TURN.as_nanos() / between.as_nanos().max(1)).unwrap().max(1);
+        Self { count, every: between * count }
+    }
+}
+
+async fn write_stale(address: SocketAddr, manner: Manner, arm: u32, pace: Pace, duration: Duration) -> u64 {
     let stream = TcpStream::connect(address).await.unwrap();
-    let mut stream = BufReader::new(stream);
-    let requests = request("ledger", 7).repeat(PIPELINE as usize);
+    stream.set_nodelay(true).unwrap();
+    let (receiving, mut sending) = stream.into_split();
+    let mut receiving = BufReader::new(receiving);
+    let mut requests = manner.requests(1, pace.count);
     let (began, mut refused) = (Instant::now(), 0);
-    let mut turn = tokio::time::interval(every);
+    // Not all connections at the same time.
+    let mut turn = interval_at((began + pace.every * arm / CONNECTIONS).into(), pace.every);
     while began.elapsed() < duration {
         turn.tick().await;
-        stream.write_all(&requests).await.unwrap();
-        for _ in 0..PIPELINE {
-            assert_eq!(answer(&mut stream).await, 412, "a stale write is refused");
-            refused += 1;
+        if let Manner::Wild = manner {
+            requests = manner.requests(u64::from(arm) * TOKENS_OF_AN_ARM + refused + 1, pace.count);
         }
+        // Long requests fill the way there before they are all answered.
+        let sends = sending.write_all(&requests);
+        let hears = async {
+            for _ in 0..pace.count {
+                assert_eq!(answer(&mut receiving).await, 412, "a stale write is refused");
+                refused += 1;
+            }
+        };
+        tokio::join!(async { sends.await.unwrap() }, hears);
     }
     refused
 }
@@ -211,7 +294,7 @@ pub(crate) struct Heard {
 impl Heard {
     fn hear(&mut self, event: &Value) {
         assert_ne!(event["type"], "lagged", "events were lost");
-        if event["type"] == "stale" {
+        if event["type"] == "stale" || event["type"] == "more-refused" {
             self.events += 1;
             self.counted += event["count"].as_u64().unwrap();
         }
@@ -281,7 +364,7 @@ fn heard(events: &mut mpsc::UnboundedReceiver<Value>) -> Heard {
 /// The events of a stream of lines, as they come.
 fn collect<R>(mut lines: tokio::io::Lines<R>, prefix: &'static str) -> mpsc::UnboundedReceiver<Value>
 where
-    R: tokio::io::AsyncBufRead + Unpin + Send + 'static,
+    R: AsyncBufRead + Unpin + Send + 'static,
 {
     let (heard, events) = mpsc::unbounded_channel();
     tokio::spawn(async move {

@@ -6,14 +6,14 @@ pub(crate) struct Setting {
     /// Stale requests a second.
     pub(crate) rate: u32,
     pub(crate) duration: Duration,
-    /// How long others are measured before.
-    pub(crate) calm: Duration,
+    /// How often others are measured without the zombie, and with it elsewhere and here, one after the other.
+    pub(crate) rounds: u32,
 }
 
 impl Setting {
     /// None: the arguments were not understood, and that was said.
     pub(crate) fn from_arguments() -> Option<Self> {
-        let mut setting = Self { rate: 1000, duration: Duration::from_secs(2), calm: Duration::from_secs(1) };
+        let mut setting = Self { rate: 1000, duration: Duration::from_secs(3), rounds: 9 };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let value = match argument.as_str() {
@@ -29,7 +29,7 @@ impl Setting {
                 "--rate" => setting.rate = value,
                 _ => {
                     setting.duration = Duration::from_secs(value.into());
-                    setting.calm = (setting.duration / 6).max(setting.calm);
+                    setting.rounds = value.clamp(9, 15);
                 }
             }
         }

@@ -13,6 +13,7 @@ use crate::admin::query;
 use crate::admin::resources::unknown;
 use crate::ledger::Cell;
 use crate::metrics::Action;
+use crate::replica::Unsettled;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,11 +67,13 @@ pub(super) async fn thaw(admin: &Admin, caller: &Caller, order: Thaw) -> Result<
     let ledger = admin.store.ledger();
     check_running(ledger)?;
     let cell = ledger.get(resource.as_str()).ok_or_else(|| unknown(&resource))?;
-    let would_change = cell.is_frozen() || cell.blocks() || ledger.is_blocked(&resource);
-    if order.dry_run {
-        return Ok(Done::new(resource, Some(cell), Outcome::Tried { would_change }));
+    let unsettled = admin.store.unsettled(resource.clone()).await.map_err(stopped)?;
+    let would_change = cell.is_frozen() || ledger.is_blocked(&resource) || unsettled == Unsettled::Something;
+    // Another replica may keep an unknown outcome that this one has not heard of, so it is told even so.
+    let is_idle = !would_change && unsettled == Unsettled::Nothing;
+    if order.dry_run || is_idle {
+        return Ok(Done::new(resource, Some(cell), idle(order.dry_run, would_change)));
     }
-    // Said even when nothing is seen here: another replica may have an unknown outcome that this one has not heard of.
     let cell = shut(admin, caller, Action::Thaw, &resource);
     until(ledger, &cell, |cell| !cell.is_frozen()).await?;
     Ok(Done::new(resource, Some(cell), Outcome::of(would_change)))

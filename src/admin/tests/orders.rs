@@ -39,6 +39,44 @@ async fn an_order_said_again_changes_nothing_and_says_so() {
     assert_eq!((given(&gateway, "raise").await, given(&gateway, "freeze").await), (1, 1));
 }
 
+/// A route may leave unknown outcomes to an operator; that does not mean that there are any.
+#[tokio::test]
+async fn a_thaw_of_a_resource_that_only_may_block_changes_nothing_and_is_not_counted() {
+    let gateway = gateway().await;
+    let (store, resource) = (&gateway.admin.store, Resource::parse("a").unwrap());
+    store.want(resource.clone(), Token::new(9).unwrap(), Some(true)).unwrap();
+    let open = || store.ledger().get("a").is_some_and(|cell| cell.is_open() && cell.blocks());
+    timeout(PATIENCE, async {
+        while !open() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    let thaw = async || {
+        let tried = gateway.order("thaw", json!({"resource": "a", "dry_run": true})).await.json();
+        let done = gateway.order("thaw", json!({"resource": "a"})).await.json();
+        assert_eq!(tried["would_change"], done["changed"], "{tried} {done}");
+        done["changed"].clone()
+    };
+    assert_eq!((thaw().await, given(&gateway, "thaw").await), (json!(false), 0));
+    gateway.order("freeze", json!({"resource": "a"})).await;
+    assert_eq!((thaw().await, given(&gateway, "thaw").await), (json!(true), 1));
+    assert_eq!((thaw().await, given(&gateway, "thaw").await), (json!(false), 1));
+    let permit = store.ledger().get("a").unwrap().admit(Token::new(9).unwrap()).unwrap();
+    store.ledger().block(permit);
+    assert_eq!((thaw().await, given(&gateway, "thaw").await), (json!(true), 2), "a request was kept");
+    let settled = || !store.ledger().is_blocked(&resource);
+    timeout(PATIENCE, async {
+        while !settled() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!((thaw().await, given(&gateway, "thaw").await), (json!(false), 2));
+}
+
 #[tokio::test]
 async fn an_order_that_is_only_tried_changes_nothing() {
     let gateway = gateway().await;

@@ -1,14 +1,16 @@
 //! What only `run` may know: the way to the backend, with the secret that opens it.
 //!
 //! The command gets neither. What must stay true: no secret is in the environment of the guardian, the keeper and the
-//! command, and none is ever printed.
+//! command, `run`'s own environment is nobody's to read, and none is ever printed.
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use highgate_elector::secrets::{self, SecretError};
 use highgate_elector::{Backend, ConnectError, connect_with_secret};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// The way to a backend.
 pub(super) struct Access {
@@ -44,6 +46,12 @@ impl Access {
     pub(super) fn connect(&self) -> Result<Arc<dyn Backend>, ConnectError> {
         connect_with_secret(&self.url, self.secret.as_deref())
     }
+}
+
+/// Nobody but root reads the environment or the memory of this process, or traces it; other processes of its user may as
+/// long as it is dumpable. What it executes begins dumpable again.
+pub(super) fn keep_private() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// Takes every secret out of what a process and its children inherit from this one.

@@ -34,7 +34,7 @@ use crate::config::{OnUnknown, Protocol, Route, UnknownStatuses};
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::gate::accept::Conduct;
-use crate::gate::respond::RequestFault;
+use crate::gate::respond::{RequestFault, Warning};
 use crate::gate::{InFlight, Worker};
 
 pub(crate) struct Flight {
@@ -341,9 +341,15 @@ impl Flight {
     fn unknown(&self, fenced: InFlight, why: &'static str) {
         let permit = &fenced.permit;
         self.worker.route_metrics(Some(&self.route)).unknown();
-        let (resource, token) = (permit.resource().clone(), permit.token().get());
-        tracing::warn!(route = %self.route.name, %resource, token, why, "outcome unknown");
-        self.worker.bus.publish(Notice::Unknown { route: self.route.name.clone(), resource, token, why });
+        let (route, resource, token) =
+            (self.route.name.clone(), permit.resource().clone(), permit.token().get());
+        self.worker.answers.warn(Warning::OutcomeUnknown {
+            route: route.clone(),
+            resource: resource.clone(),
+            token,
+            why,
+        });
+        self.worker.bus.publish(Notice::Unknown { route, resource, token, why });
         match self.route.on_unknown {
             OnUnknown::Proceed => drop(fenced),
             OnUnknown::Delay if breaks(Rule::LockDelay) => drop(fenced),

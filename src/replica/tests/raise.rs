@@ -62,6 +62,23 @@ fn a_thaw_settles_what_any_replica_keeps() {
 }
 
 #[test]
+fn what_a_thaw_would_settle_is_known_as_far_as_processes_that_are_gone_go() {
+    let blocking = Record { block: true, block_next: true, ..record(7, State::Open) };
+    let grave = Tombstone { modified: 90, wait: TIMING.wait(), ..Tombstone::default() };
+    let graves = || vec![("grave".to_owned(), grave.clone())];
+    let unsettled = |cluster: &Cluster| cluster.replica.unsettled(&resource());
+    assert_eq!(unsettled(&Cluster::join_with(&[record(7, State::Open)], graves())), Unsettled::Nothing);
+    let mut cluster = Cluster::join_with(&[blocking], graves());
+    assert_eq!(unsettled(&cluster), Unsettled::Something);
+    cluster.step(Input::Freeze { resource: resource(), frozen: false });
+    let proposed = cluster.take(proposals).remove(0).record;
+    cluster.log(vec![Change::Record(resource(), Record { modified: 101, ..proposed })]);
+    assert_eq!(unsettled(&cluster), Unsettled::Unheard, "its peer may keep one and has not said so");
+    let alone = Bench::join(&[blocking], vec![]);
+    assert_eq!(alone.replica.unsettled(&resource()), Unsettled::Nothing, "there is nobody else to hear of");
+}
+
+#[test]
 fn a_resource_that_blocks_does_not_wait_for_what_was_gone_before_its_first_token() {
     let grave = Tombstone { modified: 90, wait: TIMING.wait(), ..Tombstone::default() };
     let mut cluster = Cluster::join_with(&[], vec![("era-0".to_owned(), grave)]);

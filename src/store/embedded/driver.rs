@@ -144,6 +144,7 @@ impl Driver {
                 let _ = reply.send(());
             }
             Command::Election(order) => self.order(order)?,
+            Command::AskUnsettled { resource, reply } => drop(reply.send(self.replica.unsettled(&resource))),
             Command::Name { own, reply } => drop(reply.send(self.rename(own)?)),
             Command::Override(order) => refuse(order),
             // Whoever is elected here had the mark raised before it was told its token.

@@ -14,7 +14,11 @@ use super::session::Session;
 use super::values::{number, revision};
 use crate::controls::{Rule, breaks};
 use crate::replica::{Input, Want, floor};
+use crate::shorten::shorten;
 use crate::store::Unproved;
+
+/// Whoever writes a key in etcd decides how long it is.
+const MAX_KEY: usize = 1024;
 
 impl Driver {
     /// A leader changed: the mark follows, even if whoever was elected knows nothing of Highgate.
@@ -207,6 +211,7 @@ impl Driver {
 fn report_if_put_by_hand(resource: &Resource, head: &Head) {
     if head.candidate.by_hand {
         let key = String::from_utf8_lossy(&head.candidate.key);
+        let key = shorten(&key, MAX_KEY);
         tracing::warn!(
             %resource,
             %key,

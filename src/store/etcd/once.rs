@@ -1,14 +1,18 @@
 //! The run-once ledger in etcd: a key for each entry, of which each gateway removes the old ones now and then.
 
-use std::ops::ControlFlow;
-use std::time::{Duration, SystemTime};
+mod ages;
 
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use highgate_elector::Moment;
 use highgate_elector::backend::etcd::once::{self, Entry, StepError};
 use highgate_elector::backend::{Grant, OnceStep};
-use highgate_etcd::{Compare, Delete, KeyValue, Range, Txn, prefix_end};
+use highgate_etcd::{Compare, Delete, KeyValue, Put, Range, Txn, prefix_end};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use self::ages::Ages;
 use super::ballot::{answer, lease_id};
 use super::driver::Driver;
 use super::link::{Link, Trouble};
@@ -100,9 +104,10 @@ async fn reset(link: Link, place: Place) -> Result<Option<OnceEntry>, Trouble> {
 /// Every gateway does it: removing twice is no harm, and none of them has to be there.
 async fn prune_for_ever(link: Link, age: Duration) {
     let pause = (age / 4).clamp(Duration::from_secs(1), PRUNE_EVERY);
+    let mut seen = None;
     loop {
         sleep(pause).await;
-        match prune(&link, age).await {
+        match prune(&link, age, &mut seen).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "old entries of the run-once ledger were removed"),
             Err(error) => tracing::warn!(%error, "old entries of the run-once ledger are not removed now"),
@@ -110,12 +115,20 @@ async fn prune_for_ever(link: Link, age: Duration) {
     }
 }
 
-/// Removes what is older than `age` by this clock and that of who wrote it. How many.
-async fn prune(link: &Link, age: Duration) -> Result<usize, Trouble> {
-    let Some(limit) = SystemTime::now().checked_sub(age) else { return Ok(0) };
+/// Which version of the ages this process has seen, and since when at the latest.
+#[derive(Clone, Copy)]
+struct Seen {
+    changed: i64,
+    since: Moment,
+}
+
+/// Removes what gateways have seen get older than `age`. How many.
+async fn prune(link: &Link, age: Duration, seen: &mut Option<Seen>) -> Result<usize, Trouble> {
+    let ages = move_on(link, age, seen).await?;
+    let Some(limit) = ages.older_than(age) else { return Ok(0) };
     let mut old = Vec::new();
     walk(link, &link.keys.ledgers(), None, |kv| {
-        let is_old = Entry::parse(&kv.value).is_some_and(|entry| entry.at < limit);
+        let is_old = kv.mod_revision <= limit && Entry::parse(&kv.value).is_some();
         old.extend(is_old.then(|| KeyValue { value: Vec::new(), ..kv.clone() }));
         ControlFlow::Continue(())
     })
@@ -125,6 +138,34 @@ async fn prune(link: &Link, age: Duration) -> Result<usize, Trouble> {
         removed += usize::from(forget(link, kv).await?);
     }
     Ok(removed)
+}
+
+/// Moves the clock of the ages on by as long as this process has seen nobody else do so. What is in etcd then.
+async fn move_on(link: &Link, age: Duration, seen: &mut Option<Seen>) -> Result<Ages, Trouble> {
+    let key = link.keys.once_ages();
+    let listing = link.range(Range::key(key.as_str())).await?;
+    let now = Moment::now();
+    let known = listing.kvs.first();
+    let changed = known.map_or(0, |kv| kv.mod_revision);
+    let ages = known.and_then(|kv| Ages::parse(&kv.value)).unwrap_or_default();
+    // Seen for the first time, it may have been written just now. One that is not there yet begins with nothing.
+    let passed = match seen {
+        Some(seen) if seen.changed == changed => now.since(seen.since),
+        _ if changed == 0 => Duration::ZERO,
+        _ => {
+            *seen = Some(Seen { changed, since: now });
+            return Ok(ages);
+        }
+    };
+    let mut next = ages.clone();
+    next.advance(passed, listing.header.revision, age);
+    let put = Txn::when([Compare::changed_at(key.clone(), changed)]).then(Put::new(key, next.write()));
+    let outcome = link.txn(put).await?;
+    if !outcome.succeeded {
+        return Ok(ages);
+    }
+    *seen = Some(Seen { changed: outcome.header.revision, since: Moment::now() });
+    Ok(next)
 }
 
 /// Removes an entry, if it is as it was read.

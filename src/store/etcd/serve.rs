@@ -16,7 +16,7 @@ use super::warden::{Ended, wall_ahead};
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
 use crate::ledger::{NotOpened, Shut};
-use crate::replica::{Fenced, Incarnation, Input, Output, Proposal, Revision, State};
+use crate::replica::{Fenced, Incarnation, Input, Output, Proposal, Revision, State, Unsettled};
 use crate::store::{Command, MAX_QUEUED};
 
 /// Between two listings.
@@ -45,6 +45,14 @@ impl Driver {
                 self.promise(Promise { lock_delay, reply });
             }
             Command::Election(order) => self.order(order),
+            Command::AskUnsettled { resource, reply } => {
+                // Outside, nothing is known of the others.
+                let unsettled = match &self.stage {
+                    Stage::Inside(session) => session.replica.unsettled(&resource),
+                    _ => Unsettled::Unheard,
+                };
+                let _ = reply.send(unsettled);
+            }
             Command::Name { own, reply } => self.rename(own, reply),
             Command::Override(order) => self.override_with(order),
             Command::Prove { resource, token, block, reply } => {

@@ -142,6 +142,29 @@ mod tests {
         watched.stop();
     }
 
+    /// The other way round, a warden that looks in between holds a new validity against the clocks of the one before.
+    #[test]
+    fn whoever_sees_a_new_validity_sees_the_clocks_that_it_began_with() {
+        const ROUNDS: u64 = 500_000;
+        let watched = Arc::new(Watched::new(Arc::new(Validity::fenced(Duration::ZERO))));
+        let base = (Moment::now() + Duration::from_secs(3600)).nanos();
+        watched.renewed(0);
+        let looking = watched.clone();
+        let looker = std::thread::spawn(move || {
+            while !looking.stopped.load(Ordering::SeqCst) {
+                let Some(ends) = looking.validity.ends() else { continue };
+                let (round, ahead) = (ends.nanos() - base, looking.ahead.load(Ordering::SeqCst));
+                assert!(ahead.unsigned_abs() >= round, "validity {round} with the clocks of {ahead}");
+            }
+        });
+        for round in 1..=ROUNDS {
+            watched.begin(Moment::from_nanos(base + round), i64::try_from(round).unwrap());
+            watched.validity.fence();
+        }
+        watched.stop();
+        looker.join().unwrap();
+    }
+
     #[test]
     fn clocks_that_are_slewed_or_set_back_do_not_fence() {
         assert!(!jumped(1_000_000_000, 1_099_000_000));

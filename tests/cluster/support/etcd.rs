@@ -117,6 +117,11 @@ impl Etcd {
         self.key_at(&format!("{PREFIX}/{name}"))
     }
 
+    /// What a key holds.
+    pub(crate) fn value(&self, key: &str) -> String {
+        self.ask(&["get", "--print-value-only", key])
+    }
+
     fn key_at(&self, key: &str) -> Option<Key> {
         let answer = json_of(&self.ask(&["get", "-w", "json", key]));
         let number = |name: &str| answer["kvs"][0][name].as_u64();
