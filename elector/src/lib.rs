@@ -69,7 +69,7 @@ pub mod secrets;
 mod stream;
 #[cfg(test)]
 mod tests;
-pub mod timestamp;
+pub mod tls;
 
 /// The examples of the page about this crate, compiled.
 #[cfg(doctest)]
@@ -78,9 +78,10 @@ struct Page;
 
 pub use backend::Backend;
 pub use clock::{Alarm, Moment};
-pub use connect::{ConnectError, connect, connect_with_secret};
+pub use connect::{ConnectError, connect, connect_with, connect_with_secret, is_gateway};
 pub use elector::{BuildError, Builder, CampaignError, Elector, LeadError, Next, Waiting};
 pub use heartbeat::Renewer;
-pub use highgate_token::{self as token, Resource, ResourceError, Token, TokenError, headers};
+pub use highgate_token::{self as token, Resource, ResourceError, Token, TokenError, headers, timestamp};
 pub use leadership::{Leadership, Lost, TokenSource, validity};
 pub use once::Once;
+pub use tls::ClientTls;
