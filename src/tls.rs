@@ -9,6 +9,7 @@
 //! open, and there is no early data (0-RTT): it could be replayed, and nothing may be sent twice. This module depends on no
 //! other of the gateway.
 
+pub mod dev;
 mod handshake;
 mod identity;
 mod server;

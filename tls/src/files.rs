@@ -114,8 +114,8 @@ impl Contents {
         Ok(roots)
     }
 
-    /// At least one.
-    fn certificates(&self, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    /// Those of a file, at least one.
+    pub fn certificates(&self, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.of(file)).collect();
         let certificates = certificates.map_err(|error| TlsProblem::NotPem(error).of(file))?;
         if certificates.is_empty() { Err(TlsProblem::NoCertificate.of(file)) } else { Ok(certificates) }
