@@ -2,12 +2,15 @@
 //!
 //! `ends.rs` is about how a run ends, `guarded.rs` about what happens to its command when `run` itself is stopped
 //! or killed, `metrics.rs` about what `--metrics` shows, `scattered.rs` about commands whose processes leave the group or the session, and
-//! `secrets.rs` about who may campaign and what the command gets to know of it.
+//! `secrets.rs` about who may campaign and what the command gets to know of it, and `tls.rs` about certificates.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../it/support/authority.rs"]
+mod authority;
 mod ends;
 mod guarded;
 mod metrics;
 mod scattered;
 mod secrets;
 mod support;
+mod tls;
