@@ -42,12 +42,14 @@ impl Failure {
     pub fn among(error: &(dyn Error + 'static)) -> Option<Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {
-            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-            let inner = inner.and_then(|inner| inner.downcast_ref::<RustlsError>());
-            if let Some(error) = inner.or_else(|| error.downcast_ref()) {
+            if let Some(error) = error.downcast_ref() {
                 return Some(Self::of(error));
             }
-            cause = error.source();
+            // An I/O error does not count what it wraps as its source.
+            cause = match error.downcast_ref::<io::Error>() {
+                Some(error) => error.get_ref().map(|inner| inner as &(dyn Error + 'static)),
+                None => error.source(),
+            };
         }
         None
     }
