@@ -2,9 +2,12 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use highgate_tls::{Client, Failure, SystemRoots};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 use super::line::Stream;
 use crate::ClientTls;
@@ -16,22 +19,45 @@ pub(super) type Roots = SystemRoots;
 const PLAIN: &str =
     "a highgate:// URL without ca, cert and key, and without HIGHGATE_CA, HIGHGATE_CERT and HIGHGATE_KEY";
 
-pub(super) struct Secure(Arc<Client>);
+pub(super) struct Secure {
+    client: Arc<Client>,
+    /// Whether somebody looks at the files right now.
+    is_looked_at: Arc<AtomicBool>,
+}
 
 impl Secure {
     pub(super) fn new(host: &str, tls: &ClientTls, roots: &Roots) -> Result<Self, String> {
-        tls.client(host, roots).map(Self).map_err(|error| error.to_string())
+        let client = tls.client(host, roots).map_err(|error| error.to_string())?;
+        Ok(Self { client, is_looked_at: Arc::default() })
     }
 
     /// With the files as they are now.
     pub(super) async fn shake_hands(&self, socket: TcpStream) -> Result<Stream, String> {
-        let client = self.0.clone();
-        // Files may be on a disk that hangs, and other leaderships are renewed on this thread. One that fails changes nothing.
-        let _ = tokio::task::spawn_blocking(move || client.refresh()).await;
-        match self.0.connect(socket, "http/1.1").await {
+        self.look().await;
+        match self.client.connect(socket, "http/1.1").await {
             Ok(stream) => Ok(Box::new(stream)),
             Err(error) => Err(Failure::of_handshake(&error).advice(PLAIN)),
         }
+    }
+
+    /// Takes files that have changed; bad ones change nothing. In a thread of its own, because they may be on a disk that
+    /// hangs, and other leaderships are renewed on this one.
+    async fn look(&self) {
+        if self.is_looked_at.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (client, is_looked_at) = (self.client.clone(), self.is_looked_at.clone());
+        let (tell, done) = oneshot::channel::<()>();
+        let thread = thread::Builder::new().name("certificates".to_owned()).spawn(move || {
+            client.refresh();
+            is_looked_at.store(false, Ordering::Release);
+            drop(tell);
+        });
+        if thread.is_err() {
+            self.is_looked_at.store(false, Ordering::Release);
+        }
+        // Without a thread it is dropped already.
+        let _ = done.await;
     }
 
     /// What is wrong with the TLS of a connection, if that is what broke it.
