@@ -100,6 +100,17 @@ fn the_environment_names_files_and_a_named_file_means_tls() {
 }
 
 #[test]
+fn of_several_gateways_the_first_that_answers_over_tls_is_asked() {
+    let setting = Setting::new();
+    let gate = guarded(&setting);
+    let gateways = format!("https://127.0.0.1:1,https://{}", gate.admin_address());
+    let (ca, cert, key) = (at(&setting, "ca.pem"), at(&setting, "ops.pem"), at(&setting, "ops-key.pem"));
+    let how = ["--admin", &gateways, "--ca", &ca, "--cert", &cert, "--key", &key];
+    let output = run(&[&["freeze", "a", "--new"][..], &how].concat());
+    assert!(output.status.success() && said(&output).contains("frozen"), "{}", said(&output));
+}
+
+#[test]
 fn watch_streams_over_tls() {
     use std::io::{BufRead, BufReader};
     let setting = Setting::new();

@@ -9,7 +9,7 @@ use super::line::Stream;
 use crate::ClientTls;
 
 #[derive(Default)]
-pub(super) struct Roots;
+pub(super) struct Roots(());
 
 pub(super) struct Secure(Infallible);
 

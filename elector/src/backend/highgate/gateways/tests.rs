@@ -77,6 +77,18 @@ fn a_url_names_one_gateway_or_several() {
     assert_eq!(names("a:1,b:2,A:1").unwrap_err(), "it names A:1 twice");
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn all_gateways_of_a_url_are_spoken_to_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let authority = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, authority.pem()).unwrap();
+    let url = format!("highgate://a:1,[::1]:2?ca={}", ca.display());
+    assert_eq!(names(&url).unwrap(), ["highgates://a:1", "highgates://[::1]:2"]);
+}
+
 #[test]
 fn whoever_hears_of_a_failure_late_moves_nobody() {
     let gateways = named("a:1,b:2,c:3").unwrap();
