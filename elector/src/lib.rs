@@ -48,10 +48,10 @@
 //! [`Once`] is a ledger of what was done already. [`header`] has a layer for clients that are tower services. `token` is
 //! the wire contract, which the gateway and its clients parse with the same code.
 //!
-//! Features add backends and change nothing else. Building with `etcd` takes a protobuf compiler: `protoc` on the PATH, or
+//! Features add backends and TLS and change nothing else; `tls` needs a C compiler, for ring. Building with `etcd` takes a protobuf compiler: `protoc` on the PATH, or
 //! another one that the variable PROTOC names, such as `protox`. Of other crates' types the API has those of `http`,
 //! `tower-layer` and `tower-service` ([`header`], [`TokenSource::heed`]) and the `Stream` of `futures-core`
-//! ([`Elector::observe`]).
+//! ([`Elector::observe`]); with the feature `tls`, also those of `highgate-tls` ([`ClientTls::client`]).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
