@@ -18,6 +18,7 @@ mod run;
 mod serve;
 mod status;
 mod table;
+mod tls;
 mod watch;
 
 use std::ffi::OsString;

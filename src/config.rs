@@ -9,6 +9,7 @@
 
 mod address;
 mod bodies;
+mod dev_tls;
 mod elections;
 mod endpoints;
 mod error;
@@ -57,7 +58,7 @@ use highgate_etcd::url::EtcdUrl;
 use http::HeaderName;
 
 use crate::signing::Signing;
-use crate::tls::Server as TlsServer;
+use crate::tls::{Server as TlsServer, dev};
 
 pub(crate) use address::is_loopback;
 pub use address::parse as parse_address;
@@ -108,6 +109,8 @@ pub struct Config {
     pub signing: Arc<Signing>,
     pub grants: Grants,
     pub routes: Routes,
+    /// The certificate that all ports have with `--dev-tls`.
+    pub dev_tls: Option<dev::DevFiles>,
 }
 
 /// The data port.
@@ -238,6 +241,9 @@ pub struct Overrides {
     /// Plain HTTP on other addresses than loopback is meant
     #[arg(long, env = "HIGHGATE_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
+    /// TLS on every port with a throw-away certificate for localhost, which is made in the data folder
+    #[arg(long, env = "HIGHGATE_DEV_TLS", value_parser = BoolishValueParser::new())]
+    pub dev_tls: bool,
     /// Log format: text or json
     #[arg(long, env = "HIGHGATE_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,

@@ -114,6 +114,7 @@ impl Gateway {
             signing,
             grants,
             routes,
+            dev_tls: _,
         } = config;
         let bind_data = gate::accept::bind(listen.address, listen.workers);
         let listeners = bind_data.map_err(|source| StartError::listen("data", listen.address, source))?;

@@ -1,4 +1,5 @@
-//! TLS for every port and every upstream: files in PEM become what a handshake needs, and become it again when they change.
+//! TLS for every port: files in PEM become what a handshake needs, and become it again when they change. The crate
+//! `highgate-tls` has what is shared with the clients of a gateway, upstreams included.
 //!
 //! The configuration names files and gets a [`Server`] or a [`Client`] from them, or a [`TlsError`] that says which file is
 //! wrong; so one that exists can be used. Whoever accepts a connection calls [`accept`] and learns, once, whose
@@ -6,37 +7,27 @@
 //!
 //! What must stay true: a bad new file never takes the place of a good old one, nothing here ends a connection that is
 //! open, and there is no early data (0-RTT): it could be replayed, and nothing may be sent twice. This module depends on no
-//! other of the gateway. One provider of cryptography: ring, passed by value, never the process's default.
+//! other of the gateway.
 
-mod client;
-mod der;
-mod files;
+pub mod dev;
 mod handshake;
 mod identity;
-mod live;
 mod server;
 mod sni;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-
-pub(crate) use client::explain;
-pub use client::{Client, ClientFiles, NoSystemRoots, SystemRoots};
-pub use files::{KeyPair, TlsError, TlsProblem};
 pub(crate) use handshake::{Accepted, Failure, accept, hear_out, is_hello};
+pub use highgate_tls::{
+    Client, ClientFiles, Failure as ClientFailure, KeyPair, NoSystemRoots, Refresh, SystemRoots, TlsError,
+    TlsProblem,
+};
 pub use identity::{Identity, IdentityError};
-pub use live::Refresh;
 pub use server::{ClientAuth, Protocols, Server, ServerFiles};
 pub(crate) use stream::Stream;
 
 /// A certificate that ends so soon is worth a word.
 pub const SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}

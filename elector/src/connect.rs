@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use crate::ClientTls;
 use crate::backend::Backend;
 use crate::secrets::{self, SecretError};
 
@@ -29,8 +30,9 @@ pub enum ConnectError {
 
 /// The backend that a URL names. Nothing is sent yet, so a backend that is down is found out by the first campaign.
 /// A gateway that wants a secret gets the one that the environment has or names ([`secrets::find`]).
+/// So it is with the files for TLS with gateways ([`ClientTls::from_environment`]).
 pub fn connect(url: &str) -> Result<Arc<dyn Backend>, ConnectError> {
-    let secret = match url.starts_with("highgate://") {
+    let secret = match is_gateway(url) {
         true => secrets::find(secrets::ELECTIONS_TOKEN).map_err(|error| unreadable(&error))?,
         false => None,
     };
@@ -46,10 +48,28 @@ pub(crate) fn unreadable(error: &SecretError) -> ConnectError {
 /// Like [`connect`], with the secret for a gateway's elections from elsewhere than the environment, or without one. Other
 /// backends have theirs in the URL.
 pub fn connect_with_secret(url: &str, secret: Option<&str>) -> Result<Arc<dyn Backend>, ConnectError> {
+    connect_with(url, secret, &ClientTls::from_environment())
+}
+
+/// Whether a URL names gateways, which a secret and [`ClientTls`] are for.
+pub fn is_gateway(url: &str) -> bool {
+    url.starts_with("highgate://") || url.starts_with("highgates://")
+}
+
+/// Like [`connect_with_secret`], and with the files for TLS with gateways from elsewhere than the environment as well. What the
+/// URL itself names goes before them.
+#[cfg_attr(not(feature = "highgate"), allow(unused_variables, reason = "they are for gateways"))]
+pub fn connect_with(
+    url: &str,
+    secret: Option<&str>,
+    tls: &ClientTls,
+) -> Result<Arc<dyn Backend>, ConnectError> {
     let (scheme, _) = url.split_once("://").ok_or_else(|| ConnectError::NoUrl { url: shown(url) })?;
     match scheme {
         #[cfg(feature = "highgate")]
-        "highgate" => Ok(Arc::new(crate::backend::highgate::Highgate::connect(url, secret)?)),
+        "highgate" | "highgates" => {
+            Ok(Arc::new(crate::backend::highgate::Highgate::connect(url, secret, tls)?))
+        }
         #[cfg(feature = "etcd")]
         "etcd" => {
             Ok(Arc::new(crate::backend::etcd::EtcdBackend::connect(url).map_err(|error| bad(url, error))?))
@@ -102,5 +122,19 @@ mod tests {
         assert!(error("highgate://127.0.0.1").contains("port"));
         assert!(error("highgate://me@127.0.0.1:1").contains("not usable"));
         assert!(error("highgate://127.0.0.1:1/elections").contains("not usable"));
+        assert!(error("highgate://127.0.0.1:1?tls=yes").contains("only ca, cert and key"));
+    }
+
+    #[test]
+    fn files_for_tls_are_read_when_it_connects() {
+        let half = ClientTls { cert: Some("c.pem".into()), ..ClientTls::default() };
+        let error = |tls| connect_with("highgate://a:1", None, tls).err().expect("an error").to_string();
+        let missing = ClientTls { ca: Some("/no/such/file".into()), ..ClientTls::default() };
+        if cfg!(feature = "tls") {
+            assert!(error(&half).contains("a certificate and its key come together"), "{}", error(&half));
+            assert!(error(&missing).contains("/no/such/file cannot be read"), "{}", error(&missing));
+        } else {
+            assert!(error(&missing).contains("no TLS"), "{}", error(&missing));
+        }
     }
 }

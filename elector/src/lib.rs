@@ -48,10 +48,10 @@
 //! [`Once`] is a ledger of what was done already. [`header`] has a layer for clients that are tower services. `token` is
 //! the wire contract, which the gateway and its clients parse with the same code.
 //!
-//! Features add backends and change nothing else. Building with `etcd` takes a protobuf compiler: `protoc` on the PATH, or
+//! Features add backends and TLS and change nothing else; `tls` needs a C compiler, for ring. Building with `etcd` takes a protobuf compiler: `protoc` on the PATH, or
 //! another one that the variable PROTOC names, such as `protox`. Of other crates' types the API has those of `http`,
 //! `tower-layer` and `tower-service` ([`header`], [`TokenSource::heed`]) and the `Stream` of `futures-core`
-//! ([`Elector::observe`]).
+//! ([`Elector::observe`]); with the feature `tls`, also those of `highgate-tls` ([`ClientTls::client`]).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -69,7 +69,7 @@ pub mod secrets;
 mod stream;
 #[cfg(test)]
 mod tests;
-pub mod timestamp;
+pub mod tls;
 
 /// The examples of the page about this crate, compiled.
 #[cfg(doctest)]
@@ -78,9 +78,10 @@ struct Page;
 
 pub use backend::Backend;
 pub use clock::{Alarm, Moment};
-pub use connect::{ConnectError, connect, connect_with_secret};
+pub use connect::{ConnectError, connect, connect_with, connect_with_secret, is_gateway};
 pub use elector::{BuildError, Builder, CampaignError, Elector, LeadError, Next, Waiting};
 pub use heartbeat::Renewer;
-pub use highgate_token::{self as token, Resource, ResourceError, Token, TokenError, headers};
+pub use highgate_token::{self as token, Resource, ResourceError, Token, TokenError, headers, timestamp};
 pub use leadership::{Leadership, Lost, TokenSource, validity};
 pub use once::Once;
+pub use tls::ClientTls;

@@ -16,6 +16,13 @@ pub const BACKEND: &str = "HIGHGATE_BACKEND";
 /// The file that a gateway's secret is read from: by the elector and by all of highgate's own commands.
 pub const TOKEN_FILE: &str = "HIGHGATE_TOKEN_FILE";
 
+/// The file with the authorities that may have signed a gateway's certificate. Nothing about it is secret.
+pub const CA: &str = "HIGHGATE_CA";
+/// The file with the certificate that is shown to a gateway.
+pub const CERT: &str = "HIGHGATE_CERT";
+/// The file with the private key of that certificate.
+pub const KEY: &str = "HIGHGATE_KEY";
+
 /// A file has no usable secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
@@ -58,9 +65,11 @@ pub fn find(variable: &str) -> Result<Option<String>, SecretError> {
 /// }
 /// ```
 pub fn variables() -> Vec<&'static str> {
-    let backend = env::var_os(BACKEND).is_some_and(|url| has_password(&url.to_string_lossy()));
-    let always =
-        [ELECTIONS_TOKEN, ADMIN_TOKEN, TOKEN_FILE].into_iter().filter(|name| env::var_os(name).is_some());
+    let backend = env::var_os(BACKEND).map(|url| url.to_string_lossy().into_owned());
+    let backend = backend.is_some_and(|url| has_password(&url) || names_key(&url));
+    // A certificate is of no use without its key, and an error.
+    let always = [ELECTIONS_TOKEN, ADMIN_TOKEN, TOKEN_FILE, CERT, KEY];
+    let always = always.into_iter().filter(|name| env::var_os(name).is_some());
     always.chain(backend.then_some(BACKEND)).collect()
 }
 
@@ -68,6 +77,12 @@ pub fn variables() -> Vec<&'static str> {
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.rsplit_once('@').is_some_and(|(login, _)| login.contains(':'))
+}
+
+/// Whether a URL says where a private key is.
+fn names_key(url: &str) -> bool {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    query.split('&').any(|parameter| parameter.starts_with("key="))
 }
 
 #[cfg(test)]
@@ -94,6 +109,15 @@ mod tests {
         }
         for url in ["etcd://h:1,i:2/p", "highgate://127.0.0.1:9901", "etcd://me@h:1", ""] {
             assert!(!has_password(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_says_where_a_key_is_is_a_secret() {
+        assert!(names_key("highgate://a:1,b:2?ca=/ca&cert=/c&key=/k"));
+        assert!(names_key("etcd://h:1/p?key=/k"));
+        for url in ["highgate://a:1?ca=/key=", "highgate://key:1", "highgate://a:1", ""] {
+            assert!(!names_key(url), "{url}");
         }
     }
 }

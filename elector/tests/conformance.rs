@@ -67,6 +67,18 @@ suite!(highgate, crate::conformance::gateway::Gateway);
 #[cfg(feature = "etcd")]
 suite!(etcd, crate::conformance::etcd::Etcd);
 
+// Over TLS it is the same but for the connections.
+#[cfg(feature = "tls")]
+suite!(encrypted, crate::conformance::gateway::Encrypted, {
+    handover::candidates_lead_in_the_order_in_which_they_came,
+    handover::resigning_hands_over_at_once,
+    handover::a_withdrawn_candidate_is_not_in_the_way,
+    loss::loss_is_noticed_before_anybody_else_leads,
+    loss::a_leader_survives_a_restart_of_the_backend,
+    views::observers_see_every_change,
+    ledger::what_was_completed_is_not_run_again,
+});
+
 // What only the gateway's HTTP API can be asked.
 suite!(http, crate::conformance::gateway::Gateway, {
     script::a_shell_job_leads_with_nothing_but_curl,

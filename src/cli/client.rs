@@ -4,25 +4,33 @@
 //! most likely one is that no gateway runs there. Of several gateways one is chosen before anything is asked, and nothing is
 //! sent to a second one: an order whose answer was lost may have been carried out.
 
+mod place;
+mod target;
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use highgate_elector::Resource;
-use highgate_elector::secrets::{self, SecretError};
+use highgate_elector::secrets::SecretError;
+use highgate_elector::tls::TlsSettingsError;
+use highgate_elector::token::SPEAKS_TLS;
+use highgate_elector::{ClientTls, Resource};
+use highgate_tls::SystemRoots;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
+
+use place::Place;
+use target::Address;
+pub(super) use target::Target;
 
 /// A request failed, for a reason that is the gateway's or the caller's.
 pub(super) const EXIT_FAILED: u8 = 1;
@@ -31,42 +39,14 @@ pub(super) const EXIT_USAGE: u8 = 2;
 /// The gateway cannot be reached.
 pub(super) const EXIT_UNAVAILABLE: u8 = 69;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one of several gateways may take to say whether it is ready.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longer than the gateway itself waits for an order to be in force.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Where the gateway's admin port is.
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Target {
-    /// Address of the gateway's admin port, or several with commas between them, of which the first that is ready is
-    /// asked
-    #[arg(
-        long,
-        env = "HIGHGATE_ADMIN",
-        value_name = "ADDRESS,…",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:9901"
-    )]
-    pub(super) admin: Vec<Address>,
-    /// File with the secret for the admin port [default: HIGHGATE_ADMIN_TOKEN, or the file that HIGHGATE_TOKEN_FILE names]
-    #[arg(long, value_name = "FILE")]
-    pub(super) token_file: Option<PathBuf>,
-}
-
-/// A host and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address(Authority);
-
-/// A text is no [`Address`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an address is a host and a port, like 127.0.0.1:9901")]
-pub(super) struct AddressError;
-
 /// The way to one gateway, which is chosen with the first request.
 pub(super) struct Client {
-    addresses: Vec<Authority>,
+    places: Vec<Place>,
     /// None: none of them answers.
     chosen: OnceCell<Option<usize>>,
     authorization: Option<HeaderValue>,
@@ -85,6 +65,17 @@ pub(super) enum ClientError {
     Unreachable { address: String, source: io::Error },
     #[error("what answers at {address} broke off")]
     Broken { address: String, source: hyper::Error },
+    #[error("no TLS with {address}: {detail}")]
+    NoTls { address: String, detail: String },
+    #[error(
+        "{address} speaks TLS: use --admin https://{address}, and name the authority that signed its certificate with --ca \
+         FILE or HIGHGATE_CA"
+    )]
+    SpeaksTls { address: String },
+    #[error("--ca, --cert and --key are for TLS, and http://{address} has none: make it https://{address}")]
+    Contradiction { address: String },
+    #[error(transparent)]
+    BadTls(#[from] TlsSettingsError),
     #[error("the secret for the admin port has characters that no header can carry")]
     BadBearer,
     #[error(transparent)]
@@ -104,55 +95,39 @@ pub(super) enum Failed {
     Client(#[from] ClientError),
 }
 
-impl FromStr for Address {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        let authority: Authority = text.parse().map_err(|_| AddressError)?;
-        let complete = authority.port_u16().is_some() && !authority.host().is_empty() && !text.contains('@');
-        if complete { Ok(Self(authority)) } else { Err(AddressError) }
-    }
-}
-
-impl Target {
-    /// A client with the secret of the file or, without one, of the environment. Not of a flag: other users can read those.
-    pub(super) fn client(&self) -> Result<Client, ClientError> {
-        let bearer = match &self.token_file {
-            Some(file) => Some(secrets::from_file(file)?),
-            None => secrets::find(secrets::ADMIN_TOKEN)?,
-        };
-        Client::new(&self.admin, bearer.as_deref())
-    }
-}
-
 impl Client {
-    pub(super) fn new(addresses: &[Address], bearer: Option<&str>) -> Result<Self, ClientError> {
+    pub(super) fn new(
+        addresses: &[Address],
+        bearer: Option<&str>,
+        tls: &ClientTls,
+    ) -> Result<Self, ClientError> {
         let value = |bearer| HeaderValue::try_from(format!("Bearer {bearer}"));
         let mut authorization = bearer.map(value).transpose().map_err(|_| ClientError::BadBearer)?;
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
         }
-        let addresses = addresses.iter().map(|address| address.0.clone()).collect();
-        Ok(Self { addresses, chosen: OnceCell::new(), authorization })
+        let roots = SystemRoots::default();
+        let places = addresses.iter().map(|address| Place::new(address, tls, &roots));
+        Ok(Self { places: places.collect::<Result<_, _>>()?, chosen: OnceCell::new(), authorization })
     }
 
     /// One for each of the gateways.
     pub(super) fn each(&self) -> impl Iterator<Item = Self> {
-        self.addresses.iter().map(|address| Self {
-            addresses: vec![address.clone()],
+        self.places.iter().map(|place| Self {
+            places: vec![place.clone()],
             chosen: OnceCell::new(),
             authorization: self.authorization.clone(),
         })
     }
 
     /// The gateway that is asked: the first that is ready, else the first that answers, else simply the first.
-    async fn address(&self) -> &Authority {
+    async fn place(&self) -> &Place {
         let choose = async {
             let mut answers = None;
-            for (at, address) in self.addresses.iter().enumerate() {
+            for (at, place) in self.places.iter().enumerate() {
                 let asked = timeout(
                     PROBE_TIMEOUT,
-                    self.send(address, self.request(Method::GET, "/readyz", Bytes::new())),
+                    self.send(place, self.request(Method::GET, "/readyz", Bytes::new())),
                 );
                 match asked.await {
                     Ok(Ok(answer)) if answer.status().is_success() => return Some(at),
@@ -162,9 +137,9 @@ impl Client {
             }
             answers
         };
-        let is_one = self.addresses.len() == 1;
+        let is_one = self.places.len() == 1;
         let chosen = if is_one { Some(0) } else { *self.chosen.get_or_init(|| choose).await };
-        &self.addresses[chosen.unwrap_or(0)]
+        &self.places[chosen.unwrap_or(0)]
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<Answer, ClientError> {
@@ -177,16 +152,20 @@ impl Client {
 
     /// Only the head has come; the body goes on for as long as it likes.
     pub(super) async fn stream(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
-        let address = self.address().await;
-        let sent = self.send(address, self.request(Method::GET, path, Bytes::new()));
+        let place = self.place().await;
+        let sent = self.send(place, self.request(Method::GET, path, Bytes::new()));
         timeout(ANSWER_TIMEOUT, sent).await.map_err(|_| self.too_slow())?
     }
 
     async fn ask(&self, request: Request<Full<Bytes>>) -> Result<Answer, ClientError> {
-        let address = self.address().await;
+        let place = self.place().await;
         let whole = async {
-            let (head, body) = self.send(address, request).await?.into_parts();
-            Ok(Answer { status: head.status, body: self.collect(body).await? })
+            let (head, body) = self.send(place, request).await?.into_parts();
+            let answer = Answer { status: head.status, body: self.collect(body).await? };
+            if place.is_plain() && answer.says_that_it_speaks_tls() {
+                return Err(ClientError::SpeaksTls { address: place.to_string() });
+            }
+            Ok(answer)
         };
         timeout(ANSWER_TIMEOUT, whole).await.map_err(|_| self.too_slow())?
     }
@@ -206,21 +185,22 @@ impl Client {
 
     async fn send(
         &self,
-        address: &Authority,
+        place: &Place,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ClientError> {
-        let host = HeaderValue::try_from(address.as_str()).expect("an authority is a header value");
-        request.headers_mut().insert(HOST, host);
-        let unreachable = |source| ClientError::Unreachable { address: self.names(), source };
-        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address.as_str()))
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-            .map_err(unreachable)?;
+        request.headers_mut().insert(HOST, place.host());
+        let stream = place.connect().await.map_err(|error| match error {
+            // While none is chosen, none has answered.
+            ClientError::Unreachable { source, .. } => {
+                ClientError::Unreachable { address: self.names(), source }
+            }
+            other => other,
+        })?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|source| self.broken(source))?;
+        let (mut sender, connection) = handshake.map_err(|source| place.broken(source))?;
         // What goes wrong with the connection is seen by whoever reads from it.
         tokio::spawn(connection);
-        sender.send_request(request).await.map_err(|source| self.broken(source))
+        sender.send_request(request).await.map_err(|source| place.broken(source))
     }
 
     pub(super) fn broken(&self, source: hyper::Error) -> ClientError {
@@ -234,8 +214,8 @@ impl Client {
     /// The gateway that was asked, or all while none is chosen.
     pub(super) fn names(&self) -> String {
         match self.chosen.get().copied().flatten() {
-            Some(at) => self.addresses[at].to_string(),
-            None => self.addresses.iter().map(Authority::as_str).collect::<Vec<_>>().join(", "),
+            Some(at) => self.places[at].to_string(),
+            None => self.places.iter().map(Place::to_string).collect::<Vec<_>>().join(", "),
         }
     }
 }
@@ -248,6 +228,11 @@ impl Answer {
         }
         serde_json::from_slice(&self.body)
             .map_err(|_| Failed::Refused("what answers there is not a Highgate admin port".to_owned()))
+    }
+
+    /// Whether it was said in plain HTTP where nothing but that is.
+    fn says_that_it_speaks_tls(&self) -> bool {
+        self.status == StatusCode::BAD_REQUEST && self.detail() == SPEAKS_TLS
     }
 
     /// What a problem says about itself, or else the status.
@@ -263,8 +248,10 @@ impl ClientError {
     pub(super) fn report(self) -> ExitCode {
         let code = match self {
             Self::BadBearer => EXIT_FAILED,
-            Self::Secret(_) => EXIT_USAGE,
-            Self::Unreachable { .. } | Self::Broken { .. } => EXIT_UNAVAILABLE,
+            Self::Secret(_) | Self::BadTls(_) | Self::Contradiction { .. } => EXIT_USAGE,
+            Self::Unreachable { .. } | Self::Broken { .. } | Self::NoTls { .. } | Self::SpeaksTls { .. } => {
+                EXIT_UNAVAILABLE
+            }
         };
         eprintln!("highgate: {:#}", anyhow::Error::from(self));
         ExitCode::from(code)
@@ -319,6 +306,3 @@ pub(super) fn percent_encoded(text: &str) -> String {
     };
     text.bytes().map(one).collect()
 }
-
-#[cfg(test)]
-pub(super) mod tests;

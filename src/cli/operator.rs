@@ -130,13 +130,18 @@ impl How {
 mod tests {
     use super::*;
     use crate::cli::client::tests::{Running, gateway};
+    use crate::cli::tls::TlsArgs;
 
     fn is(code: ExitCode, expected: u8) -> bool {
         format!("{code:?}") == format!("{:?}", ExitCode::from(expected))
     }
 
     fn how(gateway: &Running, dry_run: bool) -> How {
-        let target = Target { admin: vec![gateway.address.to_string().parse().unwrap()], token_file: None };
+        let target = Target {
+            admin: vec![gateway.address.to_string().parse().unwrap()],
+            token_file: None,
+            tls: TlsArgs::default(),
+        };
         How { dry_run, json: false, target }
     }
 

@@ -190,6 +190,8 @@ mod tests {
 
     use super::*;
     use crate::cli::client::tests::gateway;
+    use crate::cli::tls::TlsArgs;
+    use highgate_elector::ClientTls;
 
     /// What was ordered and not only tried, as the path and the body.
     type Orders = Arc<Mutex<Vec<(String, Value)>>>;
@@ -202,8 +204,12 @@ mod tests {
     /// An admin port of an etcd store that obeys.
     async fn cluster() -> (Client, Orders) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client =
-            Client::new(&[listener.local_addr().unwrap().to_string().parse().unwrap()], None).unwrap();
+        let client = Client::new(
+            &[listener.local_addr().unwrap().to_string().parse().unwrap()],
+            None,
+            &ClientTls::default(),
+        )
+        .unwrap();
         let orders = Orders::default();
         let heard = orders.clone();
         tokio::spawn(async move {
@@ -238,7 +244,7 @@ mod tests {
     }
 
     fn how(yes: bool, dry_run: bool) -> How {
-        let target = Target { admin: Vec::new(), token_file: None };
+        let target = Target { admin: Vec::new(), token_file: None, tls: TlsArgs::default() };
         How { consent: Consent { yes, dry_run }, json: false, target }
     }
 
@@ -303,7 +309,9 @@ mod tests {
     #[tokio::test]
     async fn the_embedded_store_has_no_eras_and_the_command_fails() {
         let gateway = gateway().await;
-        let client = Client::new(&[gateway.address.to_string().parse().unwrap()], None).unwrap();
+        let client =
+            Client::new(&[gateway.address.to_string().parse().unwrap()], None, &ClientTls::default())
+                .unwrap();
         let whole = "0".repeat(32).parse().unwrap();
         let sure = how(true, false);
         for refused in [bump(&client, None, &sure).await, take_out(&client, &whole, &sure).await] {

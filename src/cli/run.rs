@@ -41,6 +41,7 @@ use highgate_elector::{BuildError, Elector, Leadership, Resource};
 use tokio::time::timeout;
 
 use super::client::{EXIT_FAILED, EXIT_UNAVAILABLE};
+use super::tls::TlsArgs;
 use asks::Asks;
 use campaign::Outcome;
 use metrics::Metrics;
@@ -60,13 +61,15 @@ pub(crate) struct RunArgs {
     /// What to lead
     #[arg(long)]
     resource: Resource,
-    /// Where elections are held
+    /// Where elections are held; highgates:// for TLS with a gateway
     #[arg(long, env = "HIGHGATE_BACKEND", value_name = "URL", default_value = "highgate://127.0.0.1:9901")]
     backend: String,
     /// File with the secret for the gateway's elections [default: HIGHGATE_ELECTIONS_TOKEN, or the file that
     /// HIGHGATE_TOKEN_FILE names]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// How long leadership outlives its last renewal: how soon others take over after a crash
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = terms::ttl)]
     ttl: Duration,
@@ -123,7 +126,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         Ok(terms) => terms,
         Err(error) => return Ok(refuse(EXIT_USAGE, &error.to_string())),
     };
-    let access = match Access::new(&args.backend, args.token_file.as_deref()) {
+    let access = match Access::new(&args.backend, args.token_file.as_deref(), args.tls.named()) {
         Ok(access) => access,
         Err(error) => return Ok(refuse(EXIT_USAGE, &format!("{:#}", anyhow::Error::from(error)))),
     };

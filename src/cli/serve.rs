@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use highgate::config::{Config, LoadInput, Overrides, Store, Tokens};
 use highgate::gateway::Gateway;
+use highgate::tls::dev::{DevFiles, NAMES};
+use highgate_elector::timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -71,7 +73,11 @@ fn greet(config: &Config, gateway: &Gateway) {
     say(format_args!("highgate admin on {admin} (live page, /metrics, /readyz, /v1/)"));
     if let (Some(port), Some(elections)) = (&config.elections, gateway.elections_address()) {
         let at = url(port.tls.is_some(), elections);
-        say(format_args!("highgate elections on {at} (jobs: highgate://{elections})"));
+        let scheme = if port.tls.is_some() { "highgates" } else { "highgate" };
+        say(format_args!("highgate elections on {at} (jobs: {scheme}://{elections})"));
+    }
+    if let Some(dev) = &config.dev_tls {
+        greet_of_dev_tls(config, dev, gateway);
     }
     match &config.store {
         Store::Embedded { path } => say(format_args!("marks are kept in {}", path.display())),
@@ -96,6 +102,28 @@ fn greet(config: &Config, gateway: &Gateway) {
     config.warnings().iter().for_each(|warning| say(format_args!("warning: {warning}")));
     if let Some(line) = example::line(config, gateway) {
         say(format_args!("{line}"));
+    }
+}
+
+/// Whom to trust, and for what the certificate is not.
+fn greet_of_dev_tls(config: &Config, dev: &DevFiles, gateway: &Gateway) {
+    let names = NAMES.join(", ");
+    say(format_args!(
+        "TLS with a throw-away certificate for {names}, until {}",
+        timestamp::format(dev.expires)
+    ));
+    let admin = example::reachable(gateway.admin_address());
+    let ca = example::quoted(&dev.ca);
+    say(format_args!("operators: highgate status --admin https://{admin} --ca {ca}"));
+    let ports = [
+        Some(config.listen.address),
+        Some(config.admin.address),
+        config.elections.as_ref().map(|port| port.address),
+    ];
+    for address in ports.into_iter().flatten().map(example::reachable) {
+        if !NAMES.contains(&address.ip().to_string().as_str()) {
+            say(format_args!("warning: --dev-tls: its certificate is not for {}", address.ip()));
+        }
     }
 }
 

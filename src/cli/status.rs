@@ -113,10 +113,13 @@ mod tests {
 
     use super::*;
     use crate::cli::client::tests::{Running, gateway};
+    use highgate_elector::ClientTls;
 
     async fn raised(names: &[&str]) -> (Running, Client) {
         let gateway = gateway().await;
-        let client = Client::new(&[gateway.address.to_string().parse().unwrap()], None).unwrap();
+        let client =
+            Client::new(&[gateway.address.to_string().parse().unwrap()], None, &ClientTls::default())
+                .unwrap();
         for name in names {
             let order = json!({"resource": name, "to": 9});
             assert!(client.post("/v1/operator/raise", &order).await.ok().unwrap().status.is_success());
@@ -174,7 +177,8 @@ mod tests {
         }
         let address = |gateway: &Running| gateway.address.to_string().parse().unwrap();
         let absent = "127.0.0.1:1".parse().unwrap();
-        let client = Client::new(&[address(&first), address(&second), absent], None).unwrap();
+        let client =
+            Client::new(&[address(&first), address(&second), absent], None, &ClientTls::default()).unwrap();
         let shown: Value = serde_json::from_str(&show(&client, None, true).await.unwrap()).unwrap();
         assert_eq!((&shown["resources"][0]["refused"], &shown["refused"]), (&json!(5), &json!(5)), "{shown}");
         assert_eq!(shown["resources"][0]["counted"][1]["refused"], 2);
@@ -182,7 +186,7 @@ mod tests {
         let text = show(&client, None, false).await.unwrap();
         assert!(text.contains("5 (") && text.contains("counted on this process, this process"), "{text}");
         assert!(text.contains("not counted: no gateway answers at 127.0.0.1:1"), "{text}");
-        let one = Client::new(&[address(&first)], None).unwrap();
+        let one = Client::new(&[address(&first)], None, &ClientTls::default()).unwrap();
         let text = show(&one, Some(&Resource::parse("a").unwrap()), false).await.unwrap();
         assert_eq!(text.lines().nth(1).unwrap().split_whitespace().nth(4), Some("3"), "{text}");
     }

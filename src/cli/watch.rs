@@ -152,6 +152,8 @@ mod tests {
 
     use super::*;
     use crate::cli::client::tests::{Running, gateway};
+    use crate::cli::tls::TlsArgs;
+    use highgate_elector::ClientTls;
 
     /// What was written so far, for whoever else looks.
     #[derive(Clone, Default)]
@@ -170,7 +172,11 @@ mod tests {
     #[tokio::test]
     async fn events_are_lines_until_the_gateway_ends() {
         let gateway = gateway().await;
-        let target = Target { admin: vec![gateway.address.to_string().parse().unwrap()], token_file: None };
+        let target = Target {
+            admin: vec![gateway.address.to_string().parse().unwrap()],
+            token_file: None,
+            tls: TlsArgs::default(),
+        };
         let mut output = Shared::default();
         let seen = output.clone();
         let publish = async {
@@ -200,7 +206,9 @@ mod tests {
     #[tokio::test]
     async fn a_resource_that_nobody_has_seen_is_said_to_be_unseen() {
         let gateway = gateway().await;
-        let client = Client::new(&[gateway.address.to_string().parse().unwrap()], None).unwrap();
+        let client =
+            Client::new(&[gateway.address.to_string().parse().unwrap()], None, &ClientTls::default())
+                .unwrap();
         let resource = Resource::parse("a").unwrap();
         let note = note_if_unseen(&client, &resource).await.unwrap();
         assert_eq!(note.as_deref(), Some("no token was ever seen for a; waiting for the first"));
@@ -212,7 +220,11 @@ mod tests {
     async fn a_watch_goes_on_at_another_gateway() {
         let (first, second) = (gateway().await, gateway().await);
         let address = |running: &Running| running.address.to_string().parse().unwrap();
-        let target = Target { admin: vec![address(&first), address(&second)], token_file: None };
+        let target = Target {
+            admin: vec![address(&first), address(&second)],
+            token_file: None,
+            tls: TlsArgs::default(),
+        };
         let mut output = Shared::default();
         let seen = output.clone();
         let story = async {

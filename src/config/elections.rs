@@ -31,7 +31,7 @@ pub(super) fn build(raw: Option<Section<RawPort>>, overrides: &Overrides, report
     let port = Elections {
         address: address.value,
         auth: auth("elections", raw.auth, report),
-        tls: tls::build(protection, &address, Protocols::Http1, overrides.insecure, report),
+        tls: tls::build(protection, &address, Protocols::Http1, overrides, report),
     };
     Read { port: Some(port), address: Some(address), auth: span_of_auth }
 }

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use super::gap::Gap;
 use super::{keys, locate};
+use crate::tls::TlsError;
+use crate::tls::dev::DevTlsError;
 
 /// A config that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,10 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
+    #[error("--dev-tls (or HIGHGATE_DEV_TLS) has no certificate")]
+    DevTls(#[from] DevTlsError),
+    #[error("--dev-tls (or HIGHGATE_DEV_TLS) has no usable certificate")]
+    DevFiles(#[from] TlsError),
     #[error("{}", Lines(problems))]
     Invalid { problems: Vec<Problem> },
 }

@@ -71,7 +71,8 @@ fn report_no_routes(report: &mut Report<'_>) {
 /// The one route of a gateway that was only told its upstream. Without a file it is a trial: any token raises.
 fn catch_all(url: &str, overrides: &Overrides, signing: &Signing, report: &mut Report<'_>) -> Option<Route> {
     let read = Url::parse(url).map_err(|error| error.to_string()).and_then(|url| {
-        let tls = upstream_tls::plain(&url, &SystemRoots::default()).map_err(|error| error.to_string())?;
+        let tls = upstream_tls::plain(&url, &SystemRoots::default())
+            .map_err(|error| upstream_tls::unnamed(&error))?;
         Ok(url.with(tls))
     });
     let upstream = read.map_err(|what| report.add_flag("--upstream", what, keys::UPSTREAM)).ok()?;

@@ -14,8 +14,8 @@ use super::scope::{DISK_SIZES, Scope, age, size};
 use super::tls::RawProtection;
 use super::words::{AccessLog, LogFormat};
 use super::{
-    Admin, Config, History, Listen, Log, Metrics, Once, Overrides, Shutdown, address, elections, grants,
-    keys, limits, proxies, routing, secrets, signing, store, tls,
+    Admin, Config, History, Listen, Log, Metrics, Once, Overrides, Shutdown, address, dev_tls, elections,
+    grants, keys, limits, proxies, routing, secrets, signing, store, tls,
 };
 use crate::tls::{Protocols, Server};
 
@@ -55,7 +55,7 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let mut raw_listen = table(raw.listen);
     let data = address::DATA.read(raw_listen.address.take(), overrides.listen, &mut report);
     let protection = RawProtection { tls: raw_listen.tls.take(), insecure: raw_listen.insecure.take() };
-    let encrypted = tls::build(protection, &data, Protocols::Http1AndHttp2, overrides.insecure, &mut report);
+    let encrypted = tls::build(protection, &data, Protocols::Http1AndHttp2, overrides, &mut report);
     let listen = listen(raw_listen, data.value, encrypted, &mut Scope::new(&mut report, "listen"));
     let mut raw_admin = table(raw.admin);
     let operators = address::ADMIN.read(raw_admin.address.take(), overrides.admin, &mut report);
@@ -64,7 +64,7 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let admin = Admin {
         address: operators.value,
         auth: secrets::auth("admin", raw_admin.auth, &mut report),
-        tls: tls::build(protection, &operators, Protocols::Http1, overrides.insecure, &mut report),
+        tls: tls::build(protection, &operators, Protocols::Http1, overrides, &mut report),
     };
     let elections = elections::build(raw.elections, overrides, &mut report);
     elections.check([&data, &operators], &admin, &mut report);
@@ -85,7 +85,7 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
     let signing = signing::build(raw.signing, &store, &mut report);
     signing::check_flag(overrides, &signing, &mut report);
     let routes = routing::build(raw.routes.unwrap_or_default(), overrides, &signing, &mut report);
-    report.finish(Config {
+    let mut config = report.finish(Config {
         listen,
         admin,
         elections,
@@ -100,7 +100,12 @@ pub(super) fn build(raw: Raw, overrides: &Overrides, mut report: Report<'_>) -> 
         signing,
         grants,
         routes,
-    })
+        dev_tls: None,
+    })?;
+    if overrides.dev_tls {
+        dev_tls::put_on(&mut config)?;
+    }
+    Ok(config)
 }
 
 fn table<T: Default>(section: Option<Section<T>>) -> T {

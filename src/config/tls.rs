@@ -7,11 +7,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Overrides;
 use super::address::Address;
 use super::error::Report;
 use super::raw::{Flag, RawServerTls, Section, Text};
 use super::scope::Scope;
 use crate::tls::{ClientAuth, KeyPair, Protocols, Server, ServerFiles, TlsError};
+
+const BESIDE_DEV_TLS: &str = "stands beside --dev-tls (or HIGHGATE_DEV_TLS), which brings its own certificate: leave one of \
+     the two out";
 
 /// What a port says of its encryption.
 pub(super) struct RawProtection {
@@ -19,17 +23,21 @@ pub(super) struct RawProtection {
     pub(super) insecure: Flag,
 }
 
-/// The TLS of a port. `insecure`: a flag says that none of them needs it.
+/// The TLS of a port. Flags may say that none of them needs it, or that all have it from elsewhere.
 pub(super) fn build(
     raw: RawProtection,
     address: &Address,
     protocols: Protocols,
-    insecure: bool,
+    overrides: &Overrides,
     report: &mut Report<'_>,
 ) -> Option<Arc<Server>> {
-    let meant = insecure || raw.insecure.is_some_and(toml::Spanned::into_inner);
-    address.check_private(raw.tls.is_some(), meant, report);
+    let meant = overrides.insecure || raw.insecure.is_some_and(toml::Spanned::into_inner);
+    address.check_private(raw.tls.is_some() || overrides.dev_tls, meant, report);
     let section = raw.tls?;
+    if overrides.dev_tls {
+        report.add(section.span, format!("{}.tls", address.table()), BESIDE_DEV_TLS);
+        return None;
+    }
     let mut named = Named::new(&format!("{}.tls", address.table()));
     let span = section.span.clone();
     let files = named.read(section.into_table(), &span, report)?;

@@ -24,6 +24,11 @@ pub(super) fn plain(url: &Url, system: &SystemRoots) -> Result<Option<Arc<Client
     Ok(Some(Arc::new(client)))
 }
 
+/// What to do where nobody is trusted.
+pub(super) fn unnamed(error: &NoSystemRoots) -> String {
+    format!("{error}: name the upstream's in upstream_tls.ca")
+}
+
 /// The TLS of a route's upstream. The outer none: something is wrong, and reported.
 pub(super) fn build(
     url: &Url,
@@ -34,7 +39,7 @@ pub(super) fn build(
 ) -> Option<Option<Arc<Client>>> {
     let Some(raw) = raw else {
         let built = plain(url, system);
-        return built.map_err(|error| scope.problem(place, "upstream", error.to_string())).ok();
+        return built.map_err(|error| scope.problem(place, "upstream", unnamed(&error))).ok();
     };
     let (span, raw) = (raw.span.clone(), raw.into_table());
     if !url.https {
@@ -53,9 +58,7 @@ pub(super) fn build(
     let identity = named.pair("", raw.cert, raw.key);
     let system = match ca {
         Some(_) => None,
-        None => {
-            Some(system.load().map_err(|error| inner.problem(span.clone(), "ca", error.to_string())).ok()?)
-        }
+        None => Some(system.load().map_err(|error| inner.problem(span.clone(), "ca", unnamed(&error))).ok()?),
     };
     let files = ClientFiles { ca, identity, name: name.unwrap_or_else(|| url.server_name()) };
     let loaded = Client::load(files, system);

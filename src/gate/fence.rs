@@ -31,7 +31,7 @@ use crate::controls::{Rule, breaks};
 use crate::ledger::{self, Denied, Permit};
 use crate::metrics::Decision;
 use crate::store::Unproved;
-use crate::tls;
+use crate::tls::ClientFailure;
 
 #[derive(Clone)]
 pub(crate) struct FenceLayer {
@@ -524,7 +524,7 @@ impl From<ConnectError> for Refusal {
             ConnectError::Slow => Fault::Slow("it did not accept a connection in time"),
             ConnectError::Refused(_) => Fault::Broken("no connection could be made"),
             ConnectError::NotHttp2 => Fault::Broken("it does not speak HTTP/2, as its route wants"),
-            ConnectError::Tls(error) => Fault::Broken(tls::explain(error)),
+            ConnectError::Tls(error) => Fault::Broken(ClientFailure::of_handshake(error).words()),
             ConnectError::Handshake(_) => Fault::Broken("HTTP could not be started on the connection"),
         };
         tracing::debug!(error = &error as &dyn std::error::Error, "no upstream connection");

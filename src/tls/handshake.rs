@@ -6,6 +6,7 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
+use highgate_elector::token::SPEAKS_TLS;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::Error as RustlsError;
@@ -120,7 +121,9 @@ fn identity(connection: &rustls::ServerConnection) -> Result<Option<Identity>, (
 
 /// Says what this port speaks, in the one form that needs no request to be read.
 async fn answer_plain_http(mut stream: TcpStream) {
-    let body = r#"{"type":"urn:highgate:problem:malformed","title":"Malformed request","status":400,"detail":"this port speaks TLS: use https://","reason":"malformed"}"#;
+    let body = format!(
+        r#"{{"type":"urn:highgate:problem:malformed","title":"Malformed request","status":400,"detail":"{SPEAKS_TLS}","reason":"malformed"}}"#
+    );
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
          X-Fencing-Reason: malformed\r\nConnection: close\r\n\r\n{body}",

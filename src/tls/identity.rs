@@ -11,10 +11,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use highgate_elector::timestamp;
+use highgate_tls::der;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
-
-use super::der;
 
 /// `spiffe://corp/job-a`, or else `dns:job-a.internal`, or else `cn:job-a`; `bearer:ci` of who shows a secret. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -6,14 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use highgate_tls::{Contents, KeyPair, Live, Refresh, TlsError, TlsProblem, provider};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::Ticketer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 
-use super::files::{Contents, KeyPair, TlsError, TlsProblem};
-use super::live::{Live, Refresh};
-use super::provider;
 use super::sni::ByName;
 
 /// The files of a port.

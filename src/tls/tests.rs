@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use highgate_tls::{Contents, provider};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -15,19 +16,12 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 pub(crate) use authority::{Authority, replace};
 
 use super::*;
-use files::Contents;
 
 impl Authority {
     /// One for tests that do not mind each other.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Authority> = OnceLock::new();
         SHARED.get_or_init(Self::new)
-    }
-
-    /// Some certificate.
-    pub(crate) fn shared_leaf() -> &'static [u8] {
-        static LEAF: OnceLock<Vec<u8>> = OnceLock::new();
-        LEAF.get_or_init(|| Self::shared().server(&["a.test"]).cert.der().to_vec())
     }
 
     pub(crate) fn certified(&self, names: &[&str]) -> Arc<CertifiedKey> {

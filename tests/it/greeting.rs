@@ -30,7 +30,8 @@ fn passes(gate: &Highgate, origin: &Origin, folder: &Path) {
     let (command, before) = (invitation(gate), origin.count());
     let output = paste(&command, folder);
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("HTTP/1.1 200 "), "{command}\n{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let passed = said.contains("HTTP/1.1 200 ") || said.contains("HTTP/2 200 ");
+    assert!(passed, "{command}\n{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(origin.count(), before + 1, "{command}");
 }
 
@@ -97,4 +98,59 @@ fn an_address_may_leave_out_what_is_the_default() {
     let gate = highgate().listening(":0", "localhost:0").upstream(origin.address).data(folder.path()).start();
     assert!(gate.address().ip().is_loopback() && gate.admin_address().ip().is_loopback());
     gate.ask(&post("/").token(7)).is_ok();
+}
+
+#[test]
+fn with_dev_tls_the_invitation_trusts_the_throw_away_certificate_which_is_kept() {
+    if no_curl() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // A folder whose name a shell would take apart.
+    let data = folder.path().join("it's here");
+    let origin = origin().start();
+    let start = || highgate().upstream(origin.address).data(&data).dev_tls().start();
+    let gate = start();
+    passes(&gate, &origin, folder.path());
+    let said = gate.said();
+    assert!(said.contains(&format!("highgate listening on https://{}", gate.address())), "{said}");
+    let operators = said.lines().find_map(|line| line.strip_prefix("operators: ")).expect("a line for them");
+    let shown = paste(operators, folder.path());
+    assert!(shown.status.success(), "{operators}: {}", String::from_utf8_lossy(&shown.stderr));
+    let ca = || std::fs::read(data.join("dev-tls/ca.pem")).unwrap();
+    let before = ca();
+    drop(gate);
+    passes(&start(), &origin, folder.path());
+    assert_eq!(ca(), before, "the same authority");
+}
+
+#[test]
+fn with_dev_tls_an_election_is_won_over_tls_as_printed() {
+    if no_curl() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let origin = origin().start();
+    for elections in ["", "[elections]\naddress = \"127.0.0.1:0\"\n"] {
+        let config = folder.path().join("highgate.toml");
+        let route = format!("[[routes]]\nname = \"all\"\nupstream = \"http://{}\"\n", origin.address);
+        std::fs::write(&config, format!("{elections}{route}resource = {{ client = true }}\n")).unwrap();
+        let gate = highgate()
+            .config(&config)
+            .data(&folder.path().join("it's"))
+            .env("HIGHGATE_DEV_TLS", "true")
+            .start();
+        passes(&gate, &origin, folder.path());
+    }
+}
+
+#[test]
+fn dev_tls_beside_a_certificate_of_the_config_file_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("highgate.toml");
+    let route = "[[routes]]\nname = \"all\"\nupstream = \"http://127.0.0.1:1\"\n";
+    std::fs::write(&config, format!("[listen.tls]\ncert = \"c\"\nkey = \"k\"\n{route}")).unwrap();
+    let mut gate = highgate().config(&config).data(&folder.path().join("data")).dev_tls().spawn();
+    assert_eq!(gate.exit_code(), 2);
+    assert!(gate.said().contains("leave one of the two out"), "{}", gate.said());
 }

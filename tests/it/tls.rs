@@ -1,5 +1,7 @@
 //! TLS on the gateway's own ports: versions, names, protocols, clients' certificates, and files that change.
 
+mod commands;
+mod elector;
 mod files;
 mod strangers;
 mod upstream;

@@ -2,9 +2,12 @@
 //!
 //! `ends.rs` is about how a run ends, `guarded.rs` about what happens to its command when `run` itself is stopped
 //! or killed, `metrics.rs` about what `--metrics` shows, `scattered.rs` about commands whose processes leave the group or the session,
-//! `secrets.rs` about who may campaign and what the command gets to know of it, and `signed.rs` about signed tokens.
+//! `secrets.rs` about who may campaign and what the command gets to know of it, `signed.rs` about signed
+//! tokens, and `tls.rs` about certificates.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../it/support/authority.rs"]
+mod authority;
 mod ends;
 mod guarded;
 mod metrics;
@@ -12,3 +15,4 @@ mod scattered;
 mod secrets;
 mod signed;
 mod support;
+mod tls;

@@ -77,16 +77,22 @@ impl Gateway {
 
     /// One whose elections want this secret.
     pub(crate) fn with_secret(secret: &str) -> Self {
+        Self::with_config(|folder| {
+            let file = folder.join("secret");
+            fs::write(&file, format!("{secret}\n")).unwrap();
+            format!("[elections]\naddress = \"127.0.0.1:0\"\nauth = {{ bearer_file = {file:?} }}\n")
+        })
+    }
+
+    /// One with these tables in its config, whose files are put into its folder.
+    pub(crate) fn with_config(tables: impl FnOnce(&Path) -> String) -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name);
-        fs::write(path("secret"), format!("{secret}\n")).unwrap();
         let config = format!(
-            "[listen]\naddress = \"127.0.0.1:0\"\n[store]\npath = {:?}\n\
-             [admin]\naddress = \"127.0.0.1:0\"\n\
-             [elections]\naddress = \"127.0.0.1:0\"\nauth = {{ bearer_file = {:?} }}\n\
+            "[listen]\naddress = \"127.0.0.1:0\"\n[store]\npath = {:?}\n[admin]\naddress = \"127.0.0.1:0\"\n{}\
              [[routes]]\nname = \"all\"\nmatch = {{ path = \"/\" }}\nupstream = \"http://{}\"\n",
             path("data"),
-            path("secret"),
+            tables(folder.path()),
             yes_sayer()
         );
         fs::write(path("highgate.toml"), config).unwrap();
@@ -104,7 +110,7 @@ impl Gateway {
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let address =
-            |line: &str| line.split("http://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+            |line: &str| line.split("://").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         let mut line = || lines.next().unwrap().unwrap();
         let (data, admin, third) = (address(&line()), address(&line()), line());
         // Without a port of their own the jobs use the admin port.

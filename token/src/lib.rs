@@ -1,10 +1,12 @@
-//! The wire contract: tokens, resource names and the headers that carry them.
+//! The wire contract: tokens, resource names, the headers that carry them, and how times are written.
 //!
 //! Both parsers are strict and total: every byte string is either exactly one token (or one resource) or an
 //! error that says why. Two spellings never mean the same token, and one resource never has two names:
 //! that is what a mark is keyed by, so a second name would be a way around the fence.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod timestamp;
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -26,6 +28,9 @@ pub mod headers {
     /// After a failed forward: `not-sent` or `unknown`.
     pub const OUTCOME: &str = "x-fencing-outcome";
 }
+
+/// What a port that speaks TLS answers to a request in plain HTTP, as the detail of a 400.
+pub const SPEAKS_TLS: &str = "this port speaks TLS: use https://";
 
 /// A fencing token: a positive integer below 2^63, `era * 2^48 + value`.
 ///

@@ -2,8 +2,8 @@
 //! that is on loopback and has no secret (`highgate://127.0.0.1:9901`). Gateways that share an etcd hold the same
 //! elections, and any of them speaks for all (`highgate://a:9902,b:9902,c:9902`).
 //!
-//! A translation of the five methods to the gateway's JSON; `wire.rs` is the HTTP to one gateway, `gateways.rs` says
-//! which one is asked, `campaign.rs` stands in line and `events.rs` follows the stream. What must stay true: every call
+//! A translation of the five methods to the gateway's JSON; `url.rs` takes the URL apart, `wire.rs` is the HTTP to one
+//! gateway, `line.rs` with `secure.rs` what it is written to, `gateways.rs` says which one is asked, `campaign.rs` stands in line and `events.rs` follows the stream. What must stay true: every call
 //! has a time limit, a candidacy is one connection at a time that closes with its future (which withdraws it), and
 //! only 410 is [`RenewError::Gone`]. When the answer of a single gateway is lost, a lease may have been granted that
 //! nobody knows of: it runs out by itself.
@@ -11,6 +11,12 @@
 mod campaign;
 mod events;
 mod gateways;
+mod line;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
+#[cfg(feature = "tls")]
+mod secure;
+mod url;
 mod wire;
 
 use std::sync::Arc;
@@ -27,7 +33,7 @@ use super::{
     RenewError, Renewed, SignedToken,
 };
 use crate::connect::shown;
-use crate::{ConnectError, Resource, Token, timestamp};
+use crate::{ClientTls, ConnectError, Resource, Token, timestamp};
 use gateways::Gateways;
 use wire::Answer;
 
@@ -43,11 +49,11 @@ pub struct Highgate {
 
 impl Highgate {
     /// Takes a URL like `highgate://host:port` or `highgate://host:port,host:port`, and the secret for the elections if the
-    /// gateways want one. Nothing is sent yet.
-    pub fn connect(url: &str, secret: Option<&str>) -> Result<Self, ConnectError> {
+    /// gateways want one. They speak TLS if it is `highgates://`, or if it or `tls` names a file. Nothing is sent yet.
+    pub fn connect(url: &str, secret: Option<&str>, tls: &ClientTls) -> Result<Self, ConnectError> {
         let bad = |detail| ConnectError::BadUrl { url: shown(url), detail };
-        let addresses = url.strip_prefix("highgate://").unwrap_or(url);
-        Ok(Self { gateways: Arc::new(Gateways::new(addresses, secret).map_err(bad)?) })
+        let parsed = url::parse(url, tls.clone()).map_err(bad)?;
+        Ok(Self { gateways: Arc::new(Gateways::new(&parsed, secret).map_err(bad)?) })
     }
 }
 

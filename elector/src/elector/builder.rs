@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::{Elector, OnLost, OnWait, Settings, Waiting};
 use crate::backend::Candidacy;
-use crate::connect::{ConnectError, connect, connect_with_secret, unreadable};
+use crate::connect::{ConnectError, connect_with, is_gateway, unreadable};
 use crate::heartbeat::Renewer;
 use crate::leadership::{Lost, validity};
 use crate::metrics::Metrics;
-use crate::{Resource, ResourceError, secrets};
+use crate::{ClientTls, Resource, ResourceError, secrets};
 
 const DEFAULT_TTL: Duration = Duration::from_secs(15);
 /// Two renewals may fail before the third is the last.
@@ -52,6 +52,7 @@ pub enum BuildError {
 pub struct Builder {
     place: Place,
     token_file: Option<PathBuf>,
+    tls: Option<ClientTls>,
     /// As it was written, until it is built.
     resource: Result<Resource, (String, ResourceError)>,
     holder: Option<String>,
@@ -86,6 +87,7 @@ impl Builder {
         Self {
             place,
             token_file: None,
+            tls: None,
             resource,
             holder: None,
             ttl: DEFAULT_TTL,
@@ -108,6 +110,14 @@ impl Builder {
     /// is named by its URL or by the environment; one that was connected before has its secret.
     pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.token_file = Some(file.into());
+        self
+    }
+
+    /// The files for TLS with gateways, in place of what the environment has: whose signature counts, and the certificate that
+    /// is shown, which is an identity there. Naming any of them makes a `highgate://` URL speak TLS. As with
+    /// [`token_file`](Self::token_file), it is for a backend that is named by its URL or by the environment.
+    pub fn tls(mut self, tls: ClientTls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -181,7 +191,8 @@ impl Builder {
             return Err(BuildError::NoHolder);
         }
         let resource = self.resource.map_err(|(name, source)| BuildError::Resource { name, source })?;
-        let renewer = self.place.renewer(self.token_file.as_deref()).map_err(BuildError::Backend)?;
+        let renewer =
+            self.place.renewer(self.token_file.as_deref(), self.tls).map_err(BuildError::Backend)?;
         renewer.start().map_err(BuildError::Thread)?;
         let metrics = Metrics::new(&renewer.labels().label(&resource));
         Ok(Elector(Arc::new(Settings {
@@ -219,7 +230,7 @@ impl Builder {
 }
 
 impl Place {
-    fn renewer(self, token_file: Option<&Path>) -> Result<Renewer, ConnectError> {
+    fn renewer(self, token_file: Option<&Path>, tls: Option<ClientTls>) -> Result<Renewer, ConnectError> {
         let url = match self {
             Self::Connected(renewer) => return Ok(renewer),
             Self::Url(url) => url,
@@ -227,14 +238,14 @@ impl Place {
                 std::env::var(secrets::BACKEND).unwrap_or_else(|_| DEFAULT_BACKEND.to_owned())
             }
         };
-        let backend = match token_file {
-            Some(file) => {
-                let secret = secrets::from_file(file).map_err(|error| unreadable(&error))?;
-                connect_with_secret(&url, Some(&secret))?
-            }
-            None => connect(&url)?,
+        let secret = match token_file {
+            Some(file) => secrets::from_file(file).map(Some),
+            None if is_gateway(&url) => secrets::find(secrets::ELECTIONS_TOKEN),
+            None => Ok(None),
         };
-        Ok(Renewer::new(backend))
+        let secret = secret.map_err(|error| unreadable(&error))?;
+        let tls = tls.unwrap_or_else(ClientTls::from_environment);
+        Ok(Renewer::new(connect_with(&url, secret.as_deref(), &tls)?))
     }
 }
 

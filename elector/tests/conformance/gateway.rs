@@ -22,12 +22,17 @@ pub(crate) struct Gateway {
     folder: TempDir,
 }
 
+/// One whose ports speak TLS.
+#[cfg(feature = "tls")]
+pub(crate) struct Encrypted(Gateway);
+
 impl Gateway {
-    async fn spawn(folder: TempDir, admin: &str) -> Self {
+    async fn spawn(folder: TempDir, admin: &str, more: &[&str]) -> Self {
         let mut process = tokio::process::Command::new(program())
             .args(["serve", "--listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:9", "--admin", admin])
             .args(["--tokens", "issued", "--data-dir"])
             .arg(folder.path())
+            .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true)
@@ -40,6 +45,12 @@ impl Gateway {
         tokio::spawn(async move { while let Ok(Some(_)) = told.next_line().await {} });
         Self { process, admin, folder }
     }
+
+    async fn start_again(&mut self, more: &[&str]) {
+        self.process.kill().await.unwrap();
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
+        *self = Self::spawn(folder, &self.admin.clone(), more).await;
+    }
 }
 
 impl Fixture for Gateway {
@@ -47,13 +58,11 @@ impl Fixture for Gateway {
     const FIFO: bool = true;
 
     async fn start() -> Option<Self> {
-        Some(Self::spawn(TempDir::new().unwrap(), "127.0.0.1:0").await)
+        Some(Self::spawn(TempDir::new().unwrap(), "127.0.0.1:0", &[]).await)
     }
 
     async fn restart(&mut self) {
-        self.process.kill().await.unwrap();
-        let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
-        *self = Self::spawn(folder, &self.admin.clone()).await;
+        self.start_again(&[]).await;
     }
 
     fn url(&self) -> String {
@@ -61,9 +70,28 @@ impl Fixture for Gateway {
     }
 }
 
+#[cfg(feature = "tls")]
+impl Fixture for Encrypted {
+    const TTL: Duration = Gateway::TTL;
+    const FIFO: bool = true;
+
+    async fn start() -> Option<Self> {
+        Some(Self(Gateway::spawn(TempDir::new().unwrap(), "127.0.0.1:0", &["--dev-tls"]).await))
+    }
+
+    async fn restart(&mut self) {
+        self.0.start_again(&["--dev-tls"]).await;
+    }
+
+    fn url(&self) -> String {
+        let ca = self.0.folder.path().join("dev-tls/ca.pem");
+        format!("highgates://{}?ca={}", self.0.admin, ca.display())
+    }
+}
+
 /// The address in a line like `highgate admin on http://127.0.0.1:9901 (live page)`.
 fn address(line: &str) -> String {
-    let (_, rest) = line.split_once("http://").expect("a line with an address");
+    let (_, rest) = line.split_once("://").expect("a line with an address");
     rest.split([' ', '/']).next().unwrap_or(rest).to_owned()
 }
 

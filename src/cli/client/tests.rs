@@ -47,17 +47,6 @@ pub(crate) async fn gateway() -> Running {
 }
 
 #[test]
-fn an_address_is_a_host_and_a_port() {
-    for text in ["127.0.0.1:9901", "[::1]:9901", "gate.internal:80"] {
-        assert_eq!(text.parse::<Address>().unwrap().0.as_str(), text);
-    }
-    for text in ["", "9901", ":9901", "gate", "gate:", "gate:x", "gate:99999", "http://gate:80", "a@gate:80"]
-    {
-        assert_eq!(text.parse::<Address>(), Err(AddressError), "{text:?}");
-    }
-}
-
-#[test]
 fn a_name_survives_its_way_through_a_query() {
     let name = |text| encoded(&Resource::parse(text).unwrap());
     assert_eq!(name("a/b%2Fc"), "a/b%252Fc");
@@ -67,7 +56,10 @@ fn a_name_survives_its_way_through_a_query() {
 #[test]
 fn a_bearer_with_a_line_break_is_refused() {
     let address = "127.0.0.1:1".parse().unwrap();
-    assert!(matches!(Client::new(&[address], Some("a\nb")), Err(ClientError::BadBearer)));
+    assert!(matches!(
+        Client::new(&[address], Some("a\nb"), &ClientTls::default()),
+        Err(ClientError::BadBearer)
+    ));
 }
 
 #[tokio::test]
@@ -76,10 +68,20 @@ async fn a_gateway_that_is_not_there_is_named() {
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     let absent: Address = address.parse().unwrap();
-    let error = Client::new(std::slice::from_ref(&absent), None).unwrap().get("/readyz").await.err().unwrap();
+    let error = Client::new(std::slice::from_ref(&absent), None, &ClientTls::default())
+        .unwrap()
+        .get("/readyz")
+        .await
+        .err()
+        .unwrap();
     assert_eq!(error.to_string(), format!("no gateway answers at {address}"));
     let other = "127.0.0.1:1".parse().unwrap();
-    let error = Client::new(&[absent, other], None).unwrap().get("/readyz").await.err().unwrap();
+    let error = Client::new(&[absent, other], None, &ClientTls::default())
+        .unwrap()
+        .get("/readyz")
+        .await
+        .err()
+        .unwrap();
     assert_eq!(error.to_string(), format!("no gateway answers at {address}, 127.0.0.1:1"));
 }
 
@@ -90,8 +92,8 @@ async fn of_several_gateways_the_first_that_is_ready_is_asked() {
     let absent: Address = "127.0.0.1:1".parse().unwrap();
     let at = |running: &Running| running.address.to_string().parse::<Address>().unwrap();
     let asked = |addresses: Vec<Address>| async move {
-        let client = Client::new(&addresses, None).unwrap();
-        client.address().await.to_string()
+        let client = Client::new(&addresses, None, &ClientTls::default()).unwrap();
+        client.place().await.to_string()
     };
     assert_eq!(asked(vec![absent.clone(), at(&unready), at(&ready)]).await, ready.address.to_string());
     assert_eq!(asked(vec![absent, at(&unready)]).await, unready.address.to_string(), "better than nobody");

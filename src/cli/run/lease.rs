@@ -4,11 +4,12 @@
 //! that the command gets. What must stay true: it is used only when nothing of the command is left.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use highgate_elector::backend::{BackendError, Grant};
-use highgate_elector::{Resource, Token};
+use highgate_elector::{ClientTls, Resource, Token};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
@@ -23,6 +24,9 @@ const RESIGNING: Duration = Duration::from_secs(5);
 pub(super) struct Lease {
     backend: String,
     secret: Option<String>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
     resource: String,
     holder: String,
     token: u64,
@@ -46,6 +50,9 @@ impl Lease {
         Self {
             backend: access.url.clone(),
             secret: access.secret.clone(),
+            ca: access.tls.ca.clone(),
+            cert: access.tls.cert.clone(),
+            key: access.tls.key.clone(),
             resource: grant.resource.to_string(),
             holder: grant.holder.clone(),
             token: grant.token.get(),
@@ -58,10 +65,15 @@ impl Lease {
     pub(super) async fn resign(&self) -> Result<(), NotResigned> {
         let unusable = |detail: &str| NotResigned::Unusable(detail.to_owned());
         let grant = self.grant().ok_or_else(|| unusable("what `run` said of its lease is not usable"))?;
-        let access = Access { url: self.backend.clone(), secret: self.secret.clone() };
-        let backend = access.connect().map_err(|error| unusable(&error.to_string()))?;
+        let backend = self.access().connect().map_err(|error| unusable(&error.to_string()))?;
         timeout(RESIGNING, backend.resign(&grant)).await.map_err(|_| NotResigned::Silent)??;
         Ok(())
+    }
+
+    /// Files are read again: certificates may have been renewed since.
+    fn access(&self) -> Access {
+        let tls = ClientTls { ca: self.ca.clone(), cert: self.cert.clone(), key: self.key.clone() };
+        Access { url: self.backend.clone(), secret: self.secret.clone(), tls }
     }
 
     fn grant(&self) -> Option<Grant> {
@@ -104,12 +116,15 @@ mod tests {
             ttl: Duration::from_millis(1500),
             signed_token: None,
         };
-        let access = Access { url: "highgate://a:1".to_owned(), secret: Some("s3cret".to_owned()) };
+        let tls = ClientTls { ca: None, cert: Some("c.pem".into()), key: Some("k.pem".into()) };
+        let access =
+            Access { url: "highgate://a:1".to_owned(), secret: Some("s3cret".to_owned()), tls: tls.clone() };
         let line = Lease::new(&access, &grant).to_string();
         assert!(!line.contains('\n'), "{line}");
         let read: Lease = line.parse().ok().unwrap();
         assert_eq!(read.grant(), Some(grant));
         assert_eq!((read.backend.as_str(), read.secret.as_deref()), ("highgate://a:1", Some("s3cret")));
+        assert_eq!(read.access().tls, tls);
         assert!("until 7".parse::<Lease>().is_err());
     }
 }

@@ -33,6 +33,8 @@ struct Example<'c> {
     headers: Vec<(&'static str, String)>,
     url: String,
     token_header: String,
+    /// What curl has to trust, quoted for a shell.
+    ca: Option<String>,
 }
 
 /// The line for a gateway that has been started; nothing if no route fences anything.
@@ -68,16 +70,17 @@ fn describe(
             "elections issue the tokens, and no port serves them: add an [elections] table".to_owned()
         }
         (tokens @ (Tokens::Issued | Tokens::Signed), Jobs::At(jobs, secret)) => {
-            let secret = secret.map(|file| {
-                format!("HIGHGATE_ELECTIONS_TOKEN=\"$(cat {})\" ", quoted(&file.to_string_lossy()))
-            });
+            let secret = secret.map(|file| format!("HIGHGATE_ELECTIONS_TOKEN=\"$(cat {})\" ", quoted(file)));
+            let ca = config.dev_tls.as_ref().map(|dev| format!("--ca {} ", quoted(&dev.ca)));
             let shown = if tokens == Tokens::Signed { "$FENCING_SIGNED_TOKEN" } else { "$FENCING_TOKEN" };
             format!(
-                "try: {}highgate run --resource {} --backend highgate://{} -- sh -c '{}' # its election issues the token",
+                "try: {}highgate run --resource {} --backend highgate://{} {}-- sh -c '{}' # its election issues the token",
                 secret.unwrap_or_default(),
                 example.resource,
                 reachable(*jobs),
-                example.curl(shown, '"')
+                ca.unwrap_or_default(),
+                // Between single quotes already.
+                example.curl(shown, '"').replace('\'', r"'\''")
             )
         }
     })
@@ -109,7 +112,8 @@ impl<'c> Example<'c> {
         let headers = host.map(|host| ("Host", host)).into_iter().chain(named).collect();
         let scheme = if config.listen.tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}{path}");
-        Some(Self { route, resource, method, headers, url, token_header: spelled(token_header.as_str()) })
+        let ca = config.dev_tls.as_ref().map(|dev| quoted(&dev.ca));
+        Some(Self { route, resource, method, headers, url, token_header: spelled(token_header.as_str()), ca })
     }
 
     /// The command, with its headers in these quotes.
@@ -120,12 +124,13 @@ impl<'c> Example<'c> {
             .chain(others)
             .map(|(name, value)| format!("-H {quote}{name}: {value}{quote} "))
             .collect();
-        format!("curl -i -X {} {headers}-d hello {}", self.method, self.url)
+        let ca = self.ca.as_ref().map(|ca| format!("--cacert {ca} ")).unwrap_or_default();
+        format!("curl {ca}-i -X {} {headers}-d hello {}", self.method, self.url)
     }
 }
 
 /// An address to connect to: all addresses are not one.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -163,8 +168,11 @@ fn plain(segment: &str) -> String {
     segment.bytes().map(encode).collect()
 }
 
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
+/// A file's name as one word of a shell.
+pub(super) fn quoted(file: &Path) -> String {
+    let name = file.to_string_lossy();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/+,=@%:".contains(&byte);
+    if name.bytes().all(is_plain) { name.into_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

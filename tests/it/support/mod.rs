@@ -22,7 +22,7 @@ mod wire;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) use authority::{Authority, Issued};
+pub(crate) use authority::{Authority, Issued, replace};
 pub(crate) use client::{Ask, Client, Pending, Response, ask, delete, get, post, put};
 pub(crate) use front::{Front, front, front_of};
 pub(crate) use gate::{Builder as GateBuilder, Running, gateway, gateway_to, json_post};

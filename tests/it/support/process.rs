@@ -82,6 +82,12 @@ impl Builder {
         self
     }
 
+    /// With a throw-away certificate on every port.
+    #[allow(dead_code, reason = "for tests/it alone, whose file this is")]
+    pub(crate) fn dev_tls(self) -> Self {
+        self.args(["--dev-tls"])
+    }
+
     /// Another build of the program.
     #[allow(dead_code, reason = "for tests/faults, which share this file")]
     pub(crate) fn program(mut self, program: &Path) -> Self {

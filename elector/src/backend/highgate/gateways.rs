@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::url::GatewayUrl;
 use super::wire::{Answer, Wire};
 use crate::backend::BackendError;
 
@@ -33,12 +34,11 @@ struct Gateway {
 }
 
 impl Gateways {
-    /// Takes `host:port,host:port`. Nothing is sent yet.
-    pub(super) fn new(addresses: &str, secret: Option<&str>) -> Result<Self, String> {
-        let addresses = addresses.strip_suffix('/').unwrap_or(addresses);
+    /// Those of a URL. Nothing is sent yet.
+    pub(super) fn new(url: &GatewayUrl<'_>, secret: Option<&str>) -> Result<Self, String> {
         let mut all: Vec<Arc<Gateway>> = Vec::new();
-        for address in addresses.split(',') {
-            let wire = Wire::new(address, secret)?;
+        for address in url.addresses.split(',') {
+            let wire = Wire::new(address, secret, &url.security)?;
             if all.iter().any(|known| known.wire.is_to(&wire)) {
                 return Err(format!("it names {address} twice"));
             }

@@ -1,7 +1,7 @@
 //! A tiny HTTP/1.1 client for one gateway's elections.
 //!
 //! Calls that may safely be sent twice (everything but a campaign) share a few kept connections; a campaign and a
-//! stream have one of their own, driven by their own future, so that dropping it closes the connection.
+//! stream have one of their own, driven by their own future, so that dropping it closes the connection. `line.rs` is below it.
 
 use std::pin::pin;
 use std::sync::Mutex;
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::line::{Line, Stream};
+use super::url::Security;
 use crate::backend::BackendError;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -30,11 +30,11 @@ const LARGEST_ANSWER: usize = 64 * 1024;
 const MOST_KEPT: usize = 32;
 
 type Sender = SendRequest<Full<Bytes>>;
-type Socket = TokioIo<TcpStream>;
+type Socket = TokioIo<Stream>;
 
 /// The way to one gateway.
 pub(super) struct Wire {
-    address: Authority,
+    line: Line,
     bearer: Option<HeaderValue>,
     kept: Mutex<Vec<Sender>>,
 }
@@ -46,11 +46,8 @@ pub(super) struct Answer {
 }
 
 impl Wire {
-    pub(super) fn new(address: &str, secret: Option<&str>) -> Result<Self, String> {
-        let authority: Authority = address.parse().map_err(|_| "it names no host and port".to_owned())?;
-        if authority.port_u16().is_none() || authority.host().is_empty() || address.contains('@') {
-            return Err("each gateway is a host and a port, like highgate://127.0.0.1:9901".to_owned());
-        }
+    pub(super) fn new(address: &str, secret: Option<&str>, security: &Security) -> Result<Self, String> {
+        let line = Line::new(address, security)?;
         let header = |secret| {
             let mut value = HeaderValue::try_from(format!("Bearer {secret}")).map_err(|_| {
                 "the secret for its elections has characters that no header can carry".to_owned()
@@ -58,7 +55,7 @@ impl Wire {
             value.set_sensitive(true);
             Ok::<_, String>(value)
         };
-        Ok(Self { address: authority, bearer: secret.map(header).transpose()?, kept: Mutex::default() })
+        Ok(Self { line, bearer: secret.map(header).transpose()?, kept: Mutex::default() })
     }
 
     /// A request that may be sent twice: on a kept connection if there is one, on a new one if that is dead.
@@ -90,7 +87,7 @@ impl Wire {
     /// Whether nobody listens there any more, so that the gateway's process has ended.
     pub(super) async fn is_gone(&self) -> bool {
         for _ in 0..LOOKS {
-            let connected = timeout(CONNECT_LIMIT, TcpStream::connect(self.address.as_str())).await;
+            let connected = timeout(CONNECT_LIMIT, self.line.dial()).await;
             if matches!(&connected, Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused) {
                 return true;
             }
@@ -125,12 +122,10 @@ impl Wire {
     }
 
     async fn connect(&self) -> Result<(Sender, Connection<Socket, Full<Bytes>>), BackendError> {
-        let connected = timeout(CONNECT_LIMIT, TcpStream::connect(self.address.as_str())).await;
-        let socket = connected
+        let opened = timeout(CONNECT_LIMIT, self.line.open()).await;
+        let socket = opened
             .map_err(|_| self.unavailable("no connection in time"))?
-            .map_err(|error| self.unavailable(&error.to_string()))?;
-        // Without it, small requests on a kept connection may wait for the other side's acknowledgements.
-        socket.set_nodelay(true).map_err(|error| self.unavailable(&error.to_string()))?;
+            .map_err(|why| self.unavailable(&why))?;
         http1::handshake(TokioIo::new(socket)).await.map_err(|error| self.broken(&error))
     }
 
@@ -149,7 +144,7 @@ impl Wire {
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().expect("paths are written here and queries escaped");
         let headers = request.headers_mut();
-        let host = HeaderValue::try_from(self.address.as_str()).expect("an authority is a header value");
+        let host = HeaderValue::try_from(self.line.address.as_str()).expect("an authority is a header value");
         headers.insert(HOST, host);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(bearer) = &self.bearer {
@@ -161,13 +156,16 @@ impl Wire {
     pub(super) async fn read(&self, response: Response<Incoming>) -> Result<Answer, BackendError> {
         let status = response.status();
         let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
-        let bytes = body.map_err(|error| self.unavailable(&error.to_string()))?.to_bytes();
+        let bytes = body.map_err(|error| self.unavailable(&self.line.words(error.as_ref())))?.to_bytes();
         Ok(Answer { status, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) })
     }
 
     /// What an answer that is no success means.
     pub(super) fn failure(&self, answer: &Answer) -> BackendError {
         let detail = answer.body.get("detail").or_else(|| answer.body.get("title")).and_then(Value::as_str);
+        if let Some(advice) = detail.and_then(|detail| self.line.advice(detail)) {
+            return self.refused(advice);
+        }
         let detail = match detail {
             Some(detail) => format!("{}: {detail}", answer.status),
             None => answer.status.to_string(),
@@ -184,15 +182,15 @@ impl Wire {
     }
 
     fn broken(&self, error: &hyper::Error) -> BackendError {
-        self.unavailable(&error.to_string())
+        self.unavailable(&self.line.words(error))
     }
 
     pub(super) fn name(&self) -> String {
-        format!("highgate://{}", self.address)
+        self.line.name()
     }
 
     pub(super) fn is_to(&self, other: &Self) -> bool {
-        self.address == other.address
+        self.line.address == other.line.address
     }
 
     fn take(&self) -> Option<Sender> {

@@ -4,12 +4,19 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::super::url;
 use super::*;
+use crate::ClientTls;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// These, in plain HTTP.
+fn named(addresses: &str) -> Result<Gateways, String> {
+    Gateways::new(&url::parse(addresses, ClientTls::default())?, None)
+}
+
 fn names(addresses: &str) -> Result<Vec<String>, String> {
-    let gateways = Gateways::new(addresses, None)?;
+    let gateways = named(addresses)?;
     Ok(gateways.all.iter().map(|gateway| gateway.wire.name()).collect())
 }
 
@@ -46,7 +53,7 @@ async fn serve(mut stream: TcpStream, status: Option<u16>, asked: Arc<AtomicUsiz
 /// These gateways, of which the first is the current one.
 fn beginning_with_the_first(fakes: &[&Fake]) -> Gateways {
     let addresses: Vec<_> = fakes.iter().map(|fake| fake.address.as_str()).collect();
-    let gateways = Gateways::new(&addresses.join(","), None).unwrap();
+    let gateways = named(&addresses.join(",")).unwrap();
     gateways.current.store(0, Ordering::SeqCst);
     gateways
 }
@@ -70,9 +77,21 @@ fn a_url_names_one_gateway_or_several() {
     assert_eq!(names("a:1,b:2,A:1").unwrap_err(), "it names A:1 twice");
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn all_gateways_of_a_url_are_spoken_to_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let authority = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, authority.pem()).unwrap();
+    let url = format!("highgate://a:1,[::1]:2?ca={}", ca.display());
+    assert_eq!(names(&url).unwrap(), ["highgates://a:1", "highgates://[::1]:2"]);
+}
+
 #[test]
 fn whoever_hears_of_a_failure_late_moves_nobody() {
-    let gateways = Gateways::new("a:1,b:2,c:3", None).unwrap();
+    let gateways = named("a:1,b:2,c:3").unwrap();
     let first = gateways.current();
     gateways.leave(first);
     gateways.leave(first);

@@ -1,5 +1,4 @@
-//! The client's side: whom an upstream's certificate has to be signed by, which name it has to have, and what this gateway
-//! shows of itself.
+//! The client's side: whom a server's certificate has to be signed by, which name it has to have, and what is shown to it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,24 +9,24 @@ use std::time::SystemTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::sign::SingleCertAndKey;
-use tokio_rustls::rustls::{CertificateError, ClientConfig, Error as RustlsError, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{Connect, TlsConnector};
 
 use super::files::{Contents, KeyPair, TlsError, TlsProblem};
 use super::live::{Live, Refresh};
 use super::provider;
 
-/// The files of an upstream, and the name that its certificate has to have.
+/// The files for a server, and the name that its certificate has to have.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClientFiles {
     /// None: the authorities that this system trusts.
     pub ca: Option<PathBuf>,
-    /// What is shown to an upstream that asks for it.
+    /// What is shown to a server that asks for it.
     pub identity: Option<KeyPair>,
     pub name: ServerName<'static>,
 }
 
-/// The way to an upstream that speaks TLS, with files that were good when they were read.
+/// The way to a server that speaks TLS, with files that were good when they were read.
 pub struct Client {
     files: ClientFiles,
     system: Option<Arc<RootCertStore>>,
@@ -47,8 +46,7 @@ pub struct SystemRoots(OnceLock<Option<Arc<RootCertStore>>>);
 /// There are none to be found.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this system has no trusted authorities (neither the usual folders nor SSL_CERT_FILE and SSL_CERT_DIR name any): \
-     name the upstream's in upstream_tls.ca"
+    "this system has no trusted authorities (neither the usual folders nor SSL_CERT_FILE and SSL_CERT_DIR name any)"
 )]
 pub struct NoSystemRoots;
 
@@ -72,7 +70,7 @@ impl Client {
     }
 
     /// Shakes hands as the client, to speak this protocol after that and no other.
-    pub(crate) fn connect<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, protocol: &str) -> Connect<S> {
+    pub fn connect<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, protocol: &str) -> Connect<S> {
         let connector = TlsConnector::from(self.live.current().config.clone());
         let offering = connector.with_alpn(vec![protocol.as_bytes().to_vec()]);
         offering.connect(self.files.name.clone(), stream)
@@ -136,7 +134,7 @@ impl ClientFiles {
     }
 }
 
-/// Two ways to an upstream with the same files are the same, whatever the files held when each was loaded: a connection
+/// Two ways to a server with the same files are the same, whatever the files held when each was loaded: a connection
 /// that one has made may be used by the other.
 impl PartialEq for Client {
     fn eq(&self, other: &Self) -> bool {
@@ -158,30 +156,10 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Why a handshake with an upstream failed, in words for whoever sent the request.
-pub(crate) fn explain(error: &std::io::Error) -> &'static str {
-    use CertificateError as Bad;
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<RustlsError>()) {
-        Some(RustlsError::InvalidCertificate(Bad::UnknownIssuer)) => {
-            "its certificate is not signed by an authority that is trusted here"
-        }
-        Some(RustlsError::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. })) => {
-            "its certificate has ended"
-        }
-        Some(RustlsError::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. })) => {
-            "its certificate is for another name"
-        }
-        Some(RustlsError::InvalidCertificate(_)) => "its certificate is not a good one",
-        Some(RustlsError::AlertReceived(_)) => "it refused the TLS handshake",
-        Some(RustlsError::InvalidMessage(_)) => "it does not speak TLS",
-        _ => "no TLS handshake could be made",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::tests::{Authority, replace};
+    use crate::tests::{Authority, replace};
 
     #[test]
     fn only_the_named_authority_is_trusted_and_files_that_change_are_taken() {

@@ -1,7 +1,7 @@
 //! Times of the wall clock as text, in the one format that Highgate writes: RFC 3339 in UTC with milliseconds.
 //!
 //! They are for people and for ages in days. Nothing that keeps a promise is decided by them: validity is counted
-//! on [`Moment`](crate::Moment), which no operator can set.
+//! on a clock that no operator can set.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

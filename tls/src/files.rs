@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use std::{fs, io};
 
-use highgate_elector::timestamp;
+use highgate_token::timestamp;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::sign::CertifiedKey;
@@ -51,16 +51,16 @@ pub enum TlsProblem {
 }
 
 /// What the files held when they were read, each once.
-pub(super) struct Contents(Vec<(PathBuf, Vec<u8>)>);
+pub struct Contents(Vec<(PathBuf, Vec<u8>)>);
 
 /// A certificate that a handshake can be made with.
-pub(super) struct Certified {
-    pub(super) key: Arc<CertifiedKey>,
-    pub(super) expires: SystemTime,
+pub struct Certified {
+    pub key: Arc<CertifiedKey>,
+    pub expires: SystemTime,
 }
 
 impl Contents {
-    pub(super) fn read<'p>(files: impl IntoIterator<Item = &'p Path>) -> Result<Self, TlsError> {
+    pub fn read<'p>(files: impl IntoIterator<Item = &'p Path>) -> Result<Self, TlsError> {
         let mut contents: Vec<(PathBuf, Vec<u8>)> = Vec::new();
         for file in files {
             if contents.iter().all(|(known, _)| known != file) {
@@ -72,18 +72,18 @@ impl Contents {
     }
 
     /// Differs, for all that matters, if any of the files does.
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.0.hash(&mut hasher);
         hasher.finish()
     }
 
     /// What one of the files held.
-    pub(super) fn of(&self, file: &Path) -> &[u8] {
+    pub fn of(&self, file: &Path) -> &[u8] {
         self.0.iter().find(|(known, _)| known == file).map_or(&[], |(_, bytes)| bytes)
     }
 
-    pub(super) fn certified(&self, pair: &KeyPair) -> Result<Certified, TlsError> {
+    pub fn certified(&self, pair: &KeyPair) -> Result<Certified, TlsError> {
         let chain = self.certificates(&pair.cert)?;
         let key = PrivateKeyDer::from_pem_slice(self.of(&pair.key)).map_err(|error| match error {
             pem::Error::NoItemsFound => TlsProblem::NoKey.of(&pair.key),
@@ -105,7 +105,7 @@ impl Contents {
     }
 
     /// The authorities of a file.
-    pub(super) fn roots(&self, file: &Path) -> Result<RootCertStore, TlsError> {
+    pub fn roots(&self, file: &Path) -> Result<RootCertStore, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in self.certificates(file)? {
             let added = roots.add(certificate);
@@ -114,8 +114,8 @@ impl Contents {
         Ok(roots)
     }
 
-    /// At least one.
-    fn certificates(&self, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    /// Those of a file, at least one.
+    pub fn certificates(&self, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.of(file)).collect();
         let certificates = certificates.map_err(|error| TlsProblem::NotPem(error).of(file))?;
         if certificates.is_empty() { Err(TlsProblem::NoCertificate.of(file)) } else { Ok(certificates) }
@@ -123,13 +123,13 @@ impl Contents {
 }
 
 impl KeyPair {
-    pub(super) fn files(&self) -> [&Path; 2] {
+    pub fn files(&self) -> [&Path; 2] {
         [&self.cert, &self.key]
     }
 }
 
 impl TlsProblem {
-    pub(super) fn of(self, file: &Path) -> TlsError {
+    pub fn of(self, file: &Path) -> TlsError {
         TlsError { file: file.to_owned(), problem: self }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use highgate_elector::timestamp;
+use highgate_token::timestamp;
 
 const INTEGER: u8 = 0x02;
 const OBJECT_IDENTIFIER: u8 = 0x06;
@@ -22,7 +22,7 @@ const VERSION: u8 = 0xa0;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
 /// Until when a certificate is valid. None if it does not say so in a way that is understood.
-pub(super) fn not_after(certificate: &[u8]) -> Option<SystemTime> {
+pub fn not_after(certificate: &[u8]) -> Option<SystemTime> {
     let mut rest = certificate;
     let mut whole = expect(&mut rest, SEQUENCE)?;
     let mut body = expect(&mut whole, SEQUENCE)?;
@@ -40,7 +40,7 @@ pub(super) fn not_after(certificate: &[u8]) -> Option<SystemTime> {
 }
 
 /// The common name of a subject, without its outer tag. None if it has none, several, or one that is not plain text.
-pub(super) fn common_name(subject: &[u8]) -> Option<&str> {
+pub fn common_name(subject: &[u8]) -> Option<&str> {
     let mut rest = subject;
     let mut found = None;
     while !rest.is_empty() {
@@ -105,7 +105,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tls::tests::Authority;
+    use crate::tests::Authority;
 
     #[test]
     fn the_end_of_a_certificate_is_read_in_both_spellings() {

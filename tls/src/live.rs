@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::files::{Contents, TlsError};
 
-pub(super) struct Live<T> {
+pub struct Live<T> {
     current: ArcSwap<T>,
     seen: Mutex<Seen>,
 }
@@ -41,7 +41,7 @@ pub enum Refresh {
 const TELL_AFTER: u32 = 2;
 
 impl<T> Live<T> {
-    pub(super) fn new<'p>(
+    pub fn new<'p>(
         files: impl IntoIterator<Item = &'p Path>,
         make: impl FnOnce(&Contents) -> Result<T, TlsError>,
     ) -> Result<Self, TlsError> {
@@ -51,17 +51,17 @@ impl<T> Live<T> {
         Ok(Self { current, seen: Mutex::new(seen) })
     }
 
-    pub(super) fn current(&self) -> arc_swap::Guard<Arc<T>> {
+    pub fn current(&self) -> arc_swap::Guard<Arc<T>> {
         self.current.load()
     }
 
     /// Why the files, as they are now, are not in force.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub fn trouble(&self) -> Option<String> {
         self.seen.lock().told.clone()
     }
 
     /// Looks at the files. `make` gets what they hold now and what is in force.
-    pub(super) fn refresh<'p>(
+    pub fn refresh<'p>(
         &self,
         files: impl IntoIterator<Item = &'p Path>,
         make: impl FnOnce(&Contents, &T) -> Result<T, TlsError>,
@@ -105,7 +105,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::tls::TlsProblem;
+    use crate::TlsProblem;
 
     /// Made of a file that must not be called "bad".
     fn make(file: &Path) -> impl Fn(&Contents) -> Result<String, TlsError> {
