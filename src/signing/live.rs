@@ -3,6 +3,7 @@
 //! The thread that looks at certificates calls [`Signing::refresh`]. What must stay true: a key that was retired is out of
 //! force with the next look, whatever else is wrong in the folder; and a folder that cannot be read at all changes nothing.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -83,7 +84,11 @@ impl Signing {
     fn look(&self) -> (bool, Vec<String>) {
         let contents = match Contents::read(&self.folder) {
             Ok(contents) => contents,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.keys.load().is_empty() => {
+            // Nobody uses keys. If it is the data folder that is none, its store says so.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+                    && self.keys.load().is_empty() =>
+            {
                 return (false, Vec::new());
             }
             Err(error) => {
