@@ -57,6 +57,8 @@ renew_or_stop() {
         [ "$(now)" -gt "$deadline" ] && break
         sleep $((ttl / 3))
         [ "$(now)" -gt "$deadline" ] && break
+        # Nobody is left to end this if the script was killed.
+        kill -0 "$work" || exit 0
     done
     # From here on nobody may end this before it has said why the work stopped.
     trap '' TERM
@@ -66,9 +68,11 @@ renew_or_stop() {
 
 "$@" &
 work=$!
-trap 'kill "$work"' TERM INT
 renew_or_stop >/dev/null 2>&1 &
 heart=$!
+# After both were begun: a shell loses a signal that reaches what it has just begun under a trap, and the renewals would
+# never be ended.
+trap 'kill "$work"' TERM INT
 wait "$work"
 code=$?
 # A signal ends the first wait early; the work may still be on its way out.
