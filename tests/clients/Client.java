@@ -87,7 +87,11 @@ class Client {
     }
 
     void isRefused(String token, int status, String reason) throws Exception {
-        var response = ask(post("write", token, BodyPublishers.ofByteArray(new byte[1024])));
+        for (int size : new int[] {1 << 10, 1 << 20}) refuses(new byte[size], token, status, reason);
+    }
+
+    void refuses(byte[] content, String token, int status, String reason) throws Exception {
+        var response = ask(post("write", token, BodyPublishers.ofByteArray(content)));
         var isProblem = header(response, "Content-Type").equals("application/problem+json");
         if (response.statusCode() != status || !header(response, "X-Fencing-Reason").equals(reason) || !isProblem) {
             throw new Exception(response + " " + response.headers());

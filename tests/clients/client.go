@@ -100,7 +100,16 @@ func (l *ledger) sendsChunks(content []byte) error {
 }
 
 func (l *ledger) isRefused(token string, status int, reason string) error {
-	response, body, err := l.ask("POST", "write", token, bytes.NewReader(make([]byte, 1024)))
+	for _, size := range []int{1 << 10, 1 << 20} {
+		if err := l.refuses(make([]byte, size), token, status, reason); err != nil {
+			return fmt.Errorf("%d bytes: %w", size, err)
+		}
+	}
+	return nil
+}
+
+func (l *ledger) refuses(content []byte, token string, status int, reason string) error {
+	response, body, err := l.ask("POST", "write", token, bytes.NewReader(content))
 	if err != nil {
 		return err
 	}

@@ -56,8 +56,9 @@ class Curl:
         same("the body", body, LARGE)
 
     def is_refused(self, token, expected):
-        _, status, kind, _, _, reason = self.post(SMALL, token=token)
-        same("the answer", (status, kind, reason), (expected[0], "application/problem+json", expected[1]))
+        for content in SMALL, LARGE:
+            _, status, kind, _, _, reason = self.post(content, token=token)
+            same("the answer", (status, kind, reason), (expected[0], "application/problem+json", expected[1]))
 
     def reuses(self):
         if self.protocol == "h2c" and version() < 8:

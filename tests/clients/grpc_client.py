@@ -67,8 +67,12 @@ class Ledger:
         same("the trailers", dict(call.trailing_metadata()).get("x-after"), "whole")
 
     def is_refused(self, token, reason):
+        for message in SMALL, LARGE:
+            self.refuses(message, token, reason)
+
+    def refuses(self, message, token, reason):
         try:
-            self.unary(SMALL, token=token)
+            self.unary(message, token=token)
         except grpc.RpcError as error:
             same("the status", error.code(), grpc.StatusCode.FAILED_PRECONDITION)
             told = dict([*error.initial_metadata(), *error.trailing_metadata()])

@@ -36,10 +36,11 @@ class Ledger:
         same("the body", response.content, LARGE)
 
     def is_refused(self, token, status, reason):
-        response = self.post(SMALL, token)
-        found = (response.status_code, response.headers["content-type"], response.headers["x-fencing-reason"])
-        same("the answer", found, (status, "application/problem+json", reason))
-        same("the status in the problem", response.json()["status"], status)
+        for content in SMALL, LARGE:
+            response = self.post(content, token)
+            found = (response.status_code, response.headers["content-type"], response.headers["x-fencing-reason"])
+            same("the answer", found, (status, "application/problem+json", reason))
+            same("the status in the problem", response.json()["status"], status)
 
     def reuses(self):
         for _ in range(REQUESTS):
