@@ -9,8 +9,8 @@ from servers import Failed, wait_for
 
 HERE = Path(__file__).resolve().parent
 
-# The wider route is the one without a fence's path: `/ledger/NAME/…` is the resource `ledger/NAME`, and what speaks gRPC
-# names its own.
+# `/ledger/NAME/…` is the resource `ledger/NAME`; a client of gRPC names its resource in a header. Any higher token may come, so
+# that nobody has to be elected.
 CONFIG = """
 [listen]
 address = "127.0.0.1:0"
@@ -60,7 +60,7 @@ class Certificates:
         self.folder = folder
         self.authority, self.chain, self.key = folder / "ca.pem", folder / "server.pem", folder / "server.key"
         new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        # The extensions are those of openssl's own defaults for an authority, of which `-x509` makes one.
+        # With `-x509`, openssl's defaults make an authority.
         self.openssl(*new, "-x509", "-days", "2", "-subj", "/CN=clients", "-keyout", "ca.key", "-out", "ca.pem")
         self.openssl(*new, "-subj", "/CN=gateway", "-keyout", "server.key", "-out", "server.csr")
         extensions = "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n"
