@@ -13,6 +13,7 @@ mod forward;
 mod respond;
 mod signature;
 pub mod table;
+mod unread;
 mod worker;
 
 use std::convert::Infallible;
@@ -145,41 +146,10 @@ impl<S: Service<Claimed, Response = Answer, Error = Refused>> Service<Inbound> f
 impl ClaimLayer {
     fn claim(&self, request: Inbound) -> Result<Claimed, Refused> {
         let (head, body) = request.into_parts();
-        let mut story = Story {
-            started: Instant::now(),
-            route: None,
-            resource: None,
-            names_resource: false,
-            token: None,
-            identity: None,
-            decision: Decision::Refused,
-            upstream: None,
-        };
-        let too_large =
-            || (head.version == Version::HTTP_2).then(|| too_large(&head, self.worker.limits.head)).flatten();
-        if let Some(why) = self.client.unreadable().or_else(too_large) {
-            return Err(Refused { refusal: Refusal::Unreadable(why), story });
-        }
         let table = self.worker.table();
-        match claim(&head, &table, &self.worker.token_header) {
-            Ok(Claim { route, stand, upgrade, aliases, signature, floor }) => {
-                story.route = Some(route.clone());
-                match &stand {
-                    Stand::Unfenced => {}
-                    Stand::Unchecked { resource, .. } => story.resource = Some(resource.clone()),
-                    Stand::Fenced { resource, token } => {
-                        story.resource = Some(resource.clone());
-                        story.token = Some(*token);
-                    }
-                }
-                let entitled = match self.entitle(&route, &stand, &head) {
-                    Ok(entitled) => entitled,
-                    Err(forbidden) => {
-                        story.names_resource = names_resource(&head.headers);
-                        return Err(Refused::forbidden(forbidden, story));
-                    }
-                };
-                story.identity = entitled.identity().cloned().map(Box::new);
+        match self.judge(&head, &table) {
+            Ok((claim, entitled, story)) => {
+                let Claim { route, stand, upgrade, aliases, signature, floor } = claim;
                 let client = self.client.clone();
                 Ok(Claimed {
                     head,
@@ -195,6 +165,50 @@ impl ClaimLayer {
                     client,
                     story,
                 })
+            }
+            Err(refused) => {
+                refused.read_and_forget(&head.headers, body);
+                Err(refused)
+            }
+        }
+    }
+
+    fn judge(&self, head: &request::Parts, table: &InUse) -> Result<(Claim, Entitled, Story), Refused> {
+        let mut story = Story {
+            started: Instant::now(),
+            route: None,
+            resource: None,
+            names_resource: false,
+            token: None,
+            identity: None,
+            decision: Decision::Refused,
+            upstream: None,
+        };
+        let too_large =
+            || (head.version == Version::HTTP_2).then(|| too_large(head, self.worker.limits.head)).flatten();
+        if let Some(why) = self.client.unreadable().or_else(too_large) {
+            return Err(Refused { refusal: Refusal::Unreadable(why), story });
+        }
+        match claim(head, table, &self.worker.token_header) {
+            Ok(claimed) => {
+                story.route = Some(claimed.route.clone());
+                match &claimed.stand {
+                    Stand::Unfenced => {}
+                    Stand::Unchecked { resource, .. } => story.resource = Some(resource.clone()),
+                    Stand::Fenced { resource, token } => {
+                        story.resource = Some(resource.clone());
+                        story.token = Some(*token);
+                    }
+                }
+                let entitled = match self.entitle(&claimed.route, &claimed.stand, head) {
+                    Ok(entitled) => entitled,
+                    Err(forbidden) => {
+                        story.names_resource = names_resource(&head.headers);
+                        return Err(Refused::forbidden(forbidden, story));
+                    }
+                };
+                story.identity = entitled.identity().cloned().map(Box::new);
+                Ok((claimed, entitled, story))
             }
             Err(unclaimed) => {
                 story.route = unclaimed.route;

@@ -78,13 +78,18 @@ where
             let Claimed { upgrade, aliases, signature, floor, entitled, table, .. } = claimed;
             let names = Names { aliases, floor, upgrades: upgrade.is_some(), table };
             let claimant = Claimant::new(entitled, &client, &head);
-            let judged = judge(&worker, &route, (stand, signature), names, claimant, body).await;
+            let mut body = Some(body);
+            let judged = judge(&worker, &route, (stand, signature), names, claimant, &mut body).await;
             worker.metrics.decided(story.started.elapsed());
             let (upload, line, fenced, decision) = match judged {
                 Ok(passed) => passed,
                 Err(refusal) => {
                     story.names_resource = names_resource(&head.headers);
-                    return Err(Refused { refusal, story });
+                    let refused = Refused { refusal, story };
+                    if let Some(body) = body {
+                        refused.read_and_forget(&head.headers, body);
+                    }
+                    return Err(refused);
                 }
             };
             story.decision = decision;
@@ -112,7 +117,7 @@ async fn judge(
     (stand, signature): (Stand, Option<Signature>),
     names: Names,
     mut claimant: Claimant<'_>,
-    body: Incoming,
+    body: &mut Option<Incoming>,
 ) -> Result<Passed, Refusal> {
     match stand {
         Stand::Fenced { resource, token } => {
@@ -143,7 +148,7 @@ async fn judge_fenced(
     (resource, token): (Resource, Token),
     mut names: Names,
     mut claimant: Claimant<'_>,
-    body: Incoming,
+    body: &mut Option<Incoming>,
 ) -> Result<Passed, Refusal> {
     let address = claimant.address();
     let request = Waiting { worker, route, address, token, held_since: Cell::new(None) };
@@ -226,14 +231,21 @@ async fn pass(
     worker: &Worker,
     route: &Route,
     head: &Parts,
-    body: Incoming,
+    body: &mut Option<Incoming>,
     decision: Decision,
 ) -> Result<Passed, Refusal> {
     let upload = prepare(worker, route, head, body).await?;
     Ok((upload, worker.pool.check_out(route).await?, None, decision))
 }
 
-async fn prepare(worker: &Worker, route: &Route, head: &Parts, body: Incoming) -> Result<Upload, Refusal> {
+/// Takes the body: what is refused from here on is refused with it read, or for it.
+async fn prepare(
+    worker: &Worker,
+    route: &Route,
+    head: &Parts,
+    body: &mut Option<Incoming>,
+) -> Result<Upload, Refusal> {
+    let body = body.take().expect("a request is prepared once");
     let upload = Upload::prepare(body, head, route, &worker.token_header, worker.request_timeout);
     upload.await.map_err(|error| match error {
         UploadError::Slow => Refusal::SlowRequest,

@@ -144,6 +144,11 @@ impl Refused {
         let story = Story { identity: why.identity().cloned().map(Box::new), ..story };
         Self { refusal: Refusal::Forbidden(why), story }
     }
+
+    /// Whether the connection cannot be trusted for another request.
+    pub(crate) fn closes_connection(&self) -> bool {
+        table::verdict(&self.refusal).close
+    }
 }
 
 impl From<Unverified> for Refusal {

@@ -1,5 +1,8 @@
 //! A refused request's body, read or not, is never the next request.
 
+use crate::support::h2_raw::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, PING, POST_7, RST_STREAM, RawH2, frame,
+};
 use crate::support::{Ask, Client, Origin, Pending, Running, gateway_to, get, origin, post};
 
 /// A whole request that must never be taken for one.
@@ -108,4 +111,29 @@ fn a_large_body_that_nobody_reads() {
     gate.ask(&get("/last")).is_ok();
     let seen = origin.seen();
     assert!(seen.requests.iter().all(|request| request.target() != "/smuggled"), "{sent} bytes were a body");
+}
+
+#[test]
+fn a_client_that_sends_on_after_its_refusal_keeps_its_connection() {
+    let (_origin, gate) = stand();
+    for ask in [post("/").token(7), post("/")] {
+        let mut client = gate.connect();
+        let ask = ask.body(INNER.repeat(1000));
+        client.send(ask.head());
+        assert!([412, 428].contains(&client.response().status));
+        client.send(&ask.body);
+        client.ask(&get("/honest")).is_ok();
+    }
+}
+
+#[test]
+fn a_stream_that_is_refused_early_is_not_reset() {
+    let (_origin, gate) = stand();
+    let mut client = RawH2::connect(gate.address);
+    assert!(client.send(&frame(HEADERS, END_HEADERS, 1, POST_7)));
+    client.wait_for(DATA).expect("the refusal's body");
+    let rest =
+        [frame(DATA, 0, 1, &[b'x'; 9000]), frame(DATA, END_STREAM, 1, b"x"), frame(PING, 0, 0, &[7; 8])];
+    assert!(client.send(&rest.concat()));
+    assert!(client.kinds_until(PING).is_some_and(|(kinds, _)| !kinds.contains(&RST_STREAM)));
 }

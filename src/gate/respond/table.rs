@@ -23,7 +23,7 @@ pub(super) struct Verdict {
     /// Whether the same request may succeed a little later.
     retry: bool,
     /// Whether the connection cannot be trusted for another request.
-    close: bool,
+    pub(super) close: bool,
     pub(super) level: Level,
 }
 

@@ -80,6 +80,12 @@ impl RawH2 {
 
     /// Reads what has come and comes, until the connection ends or a frame of this kind is there. None: it ended.
     pub(crate) fn wait_for(&mut self, kind: u8) -> Option<Vec<u8>> {
+        self.kinds_until(kind).map(|(_, payload)| payload)
+    }
+
+    /// The same, with the kinds of all frames that came until then.
+    pub(crate) fn kinds_until(&mut self, kind: u8) -> Option<(Vec<u8>, Vec<u8>)> {
+        let mut kinds = Vec::new();
         self.stream.set_read_timeout(Some(PATIENCE)).expect("a time-out above zero");
         loop {
             let mut head = [0; 9];
@@ -98,8 +104,9 @@ impl RawH2 {
             if !read(&mut payload) {
                 return None;
             }
+            kinds.push(head[3]);
             if head[3] == kind {
-                return Some(payload);
+                return Some((kinds, payload));
             }
         }
     }
