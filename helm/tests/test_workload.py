@@ -12,8 +12,8 @@ def case(name: str) -> Release:
     return Release(CASES / f"{name}.yaml")
 
 
-def shipped(name: str) -> Release:
-    return Release(ROOT / f"helm/highgate/values-{name}.yaml")
+def shipped(name: str, *sets: str) -> Release:
+    return Release(ROOT / f"helm/highgate/values-{name}.yaml", *sets)
 
 
 class Workload(unittest.TestCase):
@@ -63,7 +63,7 @@ class Workload(unittest.TestCase):
                     self.assertEqual(container[f"{probe}Probe"]["httpGet"], expected)
 
     def test_one_port_may_be_plain_beside_others_with_tls(self):
-        release = shipped("ha")
+        release = shipped("ha", "elections.insecure=true")
         self.assertEqual(release.container()["readinessProbe"]["httpGet"]["scheme"], "HTTPS")
         self.assertEqual(release.config().count("insecure = true"), 1)
         self.assertIn("[elections]\naddress = \"0.0.0.0:9902\"\nauth = { bearer_file", release.config())
