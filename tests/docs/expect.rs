@@ -1,6 +1,6 @@
 //! Whether an answer is the one that a page shows. Pure.
 //!
-//! Letter for letter, but for what differs from run to run: an id (32 hexadecimal digits), the name of a holder (host,
+//! Letter for letter, but for what differs from run to run: an id (up to 32 hexadecimal digits), the name of a holder (host,
 //! process, random digits), and times. An id that is shown again stands for the same id: [`Names`] remembers which.
 
 use std::collections::HashMap;
@@ -86,9 +86,10 @@ fn timestamp(text: &str) -> Option<usize> {
     text[seconds + fraction..].starts_with('Z').then_some(seconds + fraction + 1)
 }
 
+/// A random number of 128 bits, written without zeros before it.
 fn id(text: &str) -> Option<usize> {
     let length = text.bytes().take_while(u8::is_ascii_hexdigit).count();
-    (length == 32).then_some(length)
+    (24..=32).contains(&length).then_some(length)
 }
 
 /// A page may cut the random digits short, with `…`.
