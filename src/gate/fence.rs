@@ -147,23 +147,36 @@ async fn judge_fenced(
     route: &Arc<Route>,
     (resource, token): (Resource, Token),
     mut names: Names,
+    claimant: Claimant<'_>,
+    body: &mut Option<Incoming>,
+) -> Result<Passed, Refusal> {
+    let passed = admit(worker, route, (&resource, token), &mut names, claimant, body).await;
+    // Whatever else it ran into while it waited: who was deposed meanwhile is to hear of that.
+    passed.map_err(|refusal| names.refuse_stale(worker, &resource, token).err().unwrap_or(refusal))
+}
+
+async fn admit(
+    worker: &Worker,
+    route: &Arc<Route>,
+    (resource, token): (&Resource, Token),
+    names: &mut Names,
     mut claimant: Claimant<'_>,
     body: &mut Option<Incoming>,
 ) -> Result<Passed, Refusal> {
     let address = claimant.address();
     let request = Waiting { worker, route, address, token, held_since: Cell::new(None) };
-    request.to(&resource, &names.aliases).wait_until_open().await?;
-    claimant.holds(worker, route, token, names.all(&resource))?;
+    request.to(resource, &names.aliases).wait_until_open().await?;
+    claimant.holds(worker, route, token, names.all(resource))?;
     let upload = prepare(worker, route, claimant.head, body).await?;
     loop {
         if !worker.is_current(&names.table) {
-            names = names.again(worker, &resource, claimant.head)?;
-            names.check_floor(worker, route, &resource, token)?;
+            *names = names.again(worker, resource, claimant.head)?;
+            names.check_floor(worker, route, resource, token)?;
         }
         // Open, most often at the first look; not, if the gate moved while the body was on its way.
-        let cells = request.to(&resource, &names.aliases).wait_until_open().await?;
+        let cells = request.to(resource, &names.aliases).wait_until_open().await?;
         let line = worker.pool.check_out(route).await?;
-        claimant.still(worker, route, (&resource, token), names.all(&resource))?;
+        claimant.still(worker, route, (resource, token), names.all(resource))?;
         line.arm();
         match cells.admit(token) {
             // Asked after the admission: a replica that has joined anew has put its table into force before, and whoever
@@ -174,7 +187,7 @@ async fn judge_fenced(
             }
             Ok(permit) => {
                 line.lend(&permit);
-                let fenced = InFlight { permit, _table: names.table };
+                let fenced = InFlight { permit, _table: names.table.clone() };
                 return Ok((upload, line, Some(fenced).filter(|_| !breaks(Rule::Guard)), Decision::Admitted));
             }
             Err(denied) => {
@@ -189,7 +202,7 @@ async fn judge_fenced(
 
 impl Names {
     /// By the table in force now, of a request that was claimed by an earlier one.
-    fn again(self, worker: &Worker, resource: &Resource, head: &Parts) -> Result<Self, Refusal> {
+    fn again(&self, worker: &Worker, resource: &Resource, head: &Parts) -> Result<Self, Refusal> {
         let (upgrades, table) = (self.upgrades, worker.table());
         let (aliases, floor) = claim_again((head, upgrades), &table, resource)
             .map_err(|malformed| Refusal::Unclaimed(malformed.into()))?;
@@ -354,9 +367,11 @@ impl Approach<'_> {
         if self.worker.store.is_away() { Refusal::StoreUnavailable } else { Refusal::Raising }
     }
 
-    /// The store is not asked for a client of whose tokens too many have failed, unless this one leads under another name.
+    /// The store is not asked for a client of whose tokens too many have failed, unless this one is good for certain: it leads
+    /// under another name, or its signature was verified.
     fn check_bucket(&self) -> Result<(), Refusal> {
-        if !self.vouched && self.worker.clients.is_spent(self.address) {
+        let is_good = self.vouched || self.route.tokens == Tokens::Signed;
+        if !is_good && self.worker.clients.is_spent(self.address) {
             return Err(Refusal::Throttled);
         }
         Ok(())
@@ -464,7 +479,13 @@ async fn wait_under_every_name(
     aliases: &mut [Approach<'_>],
 ) -> Result<Arc<ledger::Cell>, Refusal> {
     for approach in std::iter::once(&*first).chain(&*aliases) {
-        refuse_stale(approach.worker, approach.resource, approach.token)?;
+        // Before any gate is opened for it: whoever may not pass under one of the names raises the mark of none.
+        match approach.worker.ledger.look(approach.resource, approach.token) {
+            Err(denied @ (Denied::Stale { .. } | Denied::Vacant { .. } | Denied::Frozen { .. })) => {
+                return Err(refusal(approach.worker, denied));
+            }
+            _ => {}
+        }
     }
     let not_issued = match first.wait_until_open().await {
         Err(refusal @ (Refusal::NotIssued { .. } | Refusal::Throttled)) if !first.vouched => refusal,
@@ -509,8 +530,8 @@ enum View {
 
 /// A token below the mark is stale, whatever else is to be said of it.
 fn refuse_stale(worker: &Worker, resource: &Resource, token: Token) -> Result<(), Refusal> {
-    match worker.ledger.get(resource.as_str()).map(|cell| cell.look(token)) {
-        Some(Err(denied @ Denied::Stale { .. })) => Err(refusal(worker, denied)),
+    match worker.ledger.look(resource, token) {
+        Err(denied @ Denied::Stale { .. }) => Err(refusal(worker, denied)),
         _ => Ok(()),
     }
 }

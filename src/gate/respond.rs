@@ -172,8 +172,11 @@ impl Refusal {
         };
         match self {
             Self::NotIssued { .. } | Self::NoRoom { .. } => true,
-            // What was good once is shown by honest jobs, too, until they renew.
-            Self::Unverified(why) => !matches!(why, Unverified::Expired(_) | Unverified::Retired(_)),
+            // What was good once is shown by honest jobs, too, until they renew; and so is what was signed by a key that this
+            // gateway was not given yet.
+            Self::Unverified(why) => {
+                !matches!(why, Unverified::Expired(_) | Unverified::Retired(_) | Unverified::UnknownKey(_))
+            }
             Self::Unclaimed(ClaimError::Malformed(why)) => of_token(why),
             _ => false,
         }

@@ -23,6 +23,8 @@ struct Checked {
     signed: Box<Signed>,
     /// By which it was found good.
     keys: Arc<Keys>,
+    /// For which it was found good.
+    name: Resource,
 }
 
 impl Proof {
@@ -35,8 +37,8 @@ impl Proof {
     ) -> Result<Self, Refusal> {
         let signed = signature.map_err(|why| Refusal::Unclaimed(ClaimError::from(Malformed::from(why))))?;
         let keys = signing.keys();
-        verify(&keys, &signed, token, names, SystemTime::now())?;
-        Ok(Self(Some(Checked { signed, keys: Arc::clone(&keys) })))
+        let name = verify(&keys, &signed, token, names, SystemTime::now())?;
+        Ok(Self(Some(Checked { signed, keys: Arc::clone(&keys), name })))
     }
 
     /// The same request after a wait.
@@ -44,14 +46,15 @@ impl Proof {
         &mut self,
         signing: &Signing,
         token: Token,
-        names: impl IntoIterator<Item = &'n Resource>,
+        names: impl IntoIterator<Item = &'n Resource> + Clone,
     ) -> Result<(), Refusal> {
-        let Some(Checked { signed, keys }) = &mut self.0 else { return Ok(()) };
+        let Some(Checked { signed, keys, name }) = &mut self.0 else { return Ok(()) };
         let (current, now) = (signing.keys(), SystemTime::now());
-        if Arc::ptr_eq(keys, &current) {
+        let is_named_so = names.clone().into_iter().any(|of_now| of_now == name);
+        if Arc::ptr_eq(keys, &current) && is_named_so {
             return Ok(signed.check_end(now)?);
         }
-        verify(&current, signed, token, names, now)?;
+        *name = verify(&current, signed, token, names, now)?;
         *keys = Arc::clone(&current);
         Ok(())
     }
@@ -81,11 +84,12 @@ fn verify<'n>(
     token: Token,
     names: impl IntoIterator<Item = &'n Resource>,
     now: SystemTime,
-) -> Result<(), Unverified> {
+) -> Result<Resource, Unverified> {
     for name in names {
         match keys.verify(signed, token, name, now) {
+            Ok(()) => return Ok(name.clone()),
             Err(Unverified::OtherResource) => {}
-            decided => return decided,
+            Err(why) => return Err(why),
         }
     }
     Err(Unverified::OtherResource)

@@ -49,10 +49,18 @@ impl Ledger {
         }
         match self.room.take_below_limit() {
             Ok(()) => Ok(self.insert(resource)),
-            Err(no_room) => match Cell::new(resource.clone(), self.shared.clone()).look(token) {
+            Err(no_room) => match self.look(resource, token) {
                 Err(denied) if !matches!(denied, Denied::Ahead { .. } | Denied::Raising) => Err(denied),
                 _ => Err(no_room),
             },
+        }
+    }
+
+    /// How a token stands to the mark of a resource, which need not have one yet. Nothing is kept.
+    pub fn look(&self, resource: &Resource, token: Token) -> Result<(), Denied> {
+        match self.get(resource.as_str()) {
+            Some(cell) => cell.look(token),
+            None => Cell::new(resource.clone(), self.shared.clone()).look(token),
         }
     }
 

@@ -34,6 +34,15 @@ fn the_last_request_out_of_a_closed_gate_reports_the_drain() {
 }
 
 #[test]
+fn a_token_of_an_era_before_is_stale_for_a_resource_that_nobody_has_asked_for_yet() {
+    let ledger = Ledger::new(|_| {});
+    ledger.bound(1 << 48, 2 << 48);
+    assert!(matches!(ledger.look(&resource(), token(7)), Err(Denied::Stale { .. })));
+    assert!(matches!(ledger.look(&resource(), token((1 << 48) + 7)), Err(Denied::Ahead { .. })));
+    assert!(ledger.is_empty(), "nothing is kept");
+}
+
+#[test]
 fn stale_is_said_before_anything_else() {
     let (ledger, _hear) = open_at_seven();
     let cell = ledger.enter(&resource());

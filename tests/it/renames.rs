@@ -174,6 +174,20 @@ fn who_leads_under_the_old_name_goes_on_until_somebody_leads_under_the_new_one()
 }
 
 #[test]
+fn what_is_frozen_under_its_old_name_raises_no_mark_under_the_new_one() {
+    let origin = slow_for_fifty();
+    let gate = one_name(&origin).start();
+    let fifty = gate.begin(post("/x").token(50));
+    origin.receives_token(50);
+    gate.operate("freeze", "ledger");
+    gate.reload(&gateway_to(&origin).path("/", "books")).unwrap();
+    gate.ask(&post("/x").token(60)).is_refused(423, "frozen");
+    assert_eq!(gate.mark("books"), 0, "it is not opened for who may not pass");
+    origin.release("fifty");
+    fifty.answer().is_ok();
+}
+
+#[test]
 fn a_reload_whose_marks_cannot_be_known_is_refused_and_changes_nothing() {
     let origin = origin().start();
     let gate = gateway_to(&origin).path("/{a}/{b}", "x/{a}").start();
