@@ -28,7 +28,7 @@ use crate::tls::Identity;
 
 /// What refusals may add to the log in a second. With the warnings and the orders of operators that were refused it is
 /// less than 10 KiB.
-const ALLOWANCE: Allowance = Allowance { steady: 6 * 1024, burst: 8 * 1024 };
+const ALLOWANCE: Allowance = Allowance { steady: 5 * 1024, burst: 8 * 1024 };
 /// The part of a line that nobody can lengthen: names of fields, numbers, addresses, words of the gateway's own.
 pub(super) const FIXED: usize = 320;
 /// Clients choose paths, methods and, within what an authority signs, identities.
