@@ -41,11 +41,6 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// Takes the signed token that a renewal has brought.
-    pub(super) fn renew(&self, signed: &SignedToken) -> io::Result<()> {
-        self.write_shown(Some(signed))
-    }
-
     /// Writes what is to be shown from now on.
     fn write_shown(&self, signed: Option<&SignedToken>) -> io::Result<()> {
         if let Some(signed) = signed {
@@ -83,10 +78,46 @@ impl TokenFile {
 
     fn write(&self, name: &str, mode: u32, text: &str) -> io::Result<()> {
         let new = self.folder.join(NEW);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(new, self.folder.join(name))
+        let written = || {
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, self.folder.join(name))
+        };
+        // What a failed write leaves would be in the way of the next one.
+        written().inspect_err(|_| drop(fs::remove_file(&new)))
+    }
+}
+
+/// Has the files show the signed token that the last renewal has brought.
+pub(super) struct Renewals<'a> {
+    file: &'a TokenFile,
+    /// What both files hold for certain.
+    written: Option<SignedToken>,
+    /// The one of which it was told that it could not be written.
+    told: Option<SignedToken>,
+}
+
+impl<'a> Renewals<'a> {
+    pub(super) fn of(file: &'a TokenFile) -> Self {
+        Self { file, written: file.signed.clone(), told: None }
+    }
+
+    /// Called again and again: the command may send the token before until that ends, so what cannot be written now is tried
+    /// again each time. An error is told for each token once.
+    pub(super) fn follow(&mut self, fresh: SignedToken) -> io::Result<()> {
+        if self.written.as_ref() == Some(&fresh) {
+            return Ok(());
+        }
+        match self.file.write_shown(Some(&fresh)) {
+            Ok(()) => self.written = Some(fresh),
+            Err(_) if self.told.as_ref() == Some(&fresh) => {}
+            Err(error) => {
+                self.told = Some(fresh);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,7 +177,7 @@ mod tests {
         assert_eq!((env("FENCING_TOKEN"), env("FENCING_SIGNED_TOKEN")), ("7".into(), "7.one".into()));
         assert_eq!(env("FENCING_SIGNED_TOKEN_FILE"), file.folder().join(SIGNED));
         assert_eq!(env("FENCING_HEADERS"), "X-Fencing-Token: 7.one\nX-Fencing-Resource: jobs");
-        file.renew(&signed("7.two")).unwrap();
+        Renewals::of(&file).follow(signed("7.two")).unwrap();
         assert_eq!(
             (read(TOKEN), read(SIGNED), read(CURL_CONFIG)),
             ("7\n".into(), "7.two\n".into(), config("7.two"))
@@ -156,5 +187,27 @@ mod tests {
         let folder = file.folder().to_owned();
         drop(file);
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_signed_token_that_could_not_be_written_is_tried_again_and_told_once() {
+        let signed = |text| SignedToken::parse(text).unwrap();
+        let resource = Resource::parse("jobs").unwrap();
+        let file = TokenFile::create(&resource, Token::new(7).unwrap(), Some(signed("7.one"))).unwrap();
+        let read = |name: &str| fs::read_to_string(file.folder().join(name)).unwrap();
+        let mut renewals = Renewals::of(&file);
+        // Nothing can be put in the place of a folder.
+        let curl = file.folder().join(CURL_CONFIG);
+        fs::remove_file(&curl).unwrap();
+        fs::create_dir(&curl).unwrap();
+        assert!(renewals.follow(signed("7.two")).is_err());
+        assert!(renewals.follow(signed("7.two")).is_ok(), "it was told");
+        assert!(renewals.follow(signed("7.three")).is_err(), "of the next it was not");
+        fs::remove_dir(&curl).unwrap();
+        fs::remove_file(file.folder().join(SIGNED)).unwrap();
+        renewals.follow(signed("7.three")).unwrap();
+        assert_eq!(read(SIGNED), "7.three\n");
+        assert!(read(CURL_CONFIG).contains("X-Fencing-Token: 7.three\""));
+        assert_eq!(file.folder().read_dir().unwrap().count(), 3, "and nothing is left of what failed");
     }
 }

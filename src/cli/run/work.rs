@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use highgate_elector::Leadership;
-use highgate_elector::backend::SignedToken;
 use rustix::process::Signal;
 
 use super::asks::Asks;
@@ -21,7 +20,7 @@ use super::say;
 use super::schedule::Schedule;
 use super::secrets::Access;
 use super::terms::Terms;
-use super::token_file::TokenFile;
+use super::token_file::{Renewals, TokenFile};
 use highgate_elector::{Alarm, Moment};
 
 /// How long a killed command may take to vanish. Only a process that hangs in the kernel takes longer.
@@ -50,9 +49,7 @@ struct Supervisor<'a> {
     plan: Plan,
     /// The deadline that the guardian knows.
     told: Moment,
-    file: &'a TokenFile,
-    /// What is in the file, where the backend signs.
-    signed: Option<SignedToken>,
+    renewals: Renewals<'a>,
     guardian: Guardian,
     /// Whether the guardian can still say anything.
     is_guarded: bool,
@@ -70,7 +67,7 @@ struct Supervisor<'a> {
 pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Asks) -> anyhow::Result<Ended> {
     let Some(deadline) = deadline(leadership, &work.terms) else { return Ok(Ended::never_began()) };
     let Ok(signed) = leadership.source().signed_token() else { return Ok(Ended::never_began()) };
-    let file = TokenFile::create(leadership.resource(), leadership.token(), signed.clone())
+    let file = TokenFile::create(leadership.resource(), leadership.token(), signed)
         .context("cannot write the token file")?;
     let timer = Alarm::new().context("cannot set a timer")?;
     let mut family = Family::gather().context("cannot watch over the command's processes")?;
@@ -92,8 +89,7 @@ pub(super) async fn run(work: &Work<'_>, leadership: &Leadership, asks: &mut Ask
         terms: work.terms,
         plan: Plan::new(Schedule::new(deadline, work.terms.grace), stop_at),
         told: deadline,
-        file: &file,
-        signed,
+        renewals: Renewals::of(&file),
         guardian,
         is_guarded: true,
         is_lost: false,
@@ -212,16 +208,13 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The command may send the token before until that ends, so a failed write is told and tried again with the next.
     fn note_signed_token(&mut self) {
         let Ok(Some(fresh)) = self.leadership.source().signed_token() else { return };
-        if self.signed.as_ref() == Some(&fresh) {
-            return;
+        if let Err(error) = self.renewals.follow(fresh) {
+            say(&format!(
+                "a renewed signed token cannot be written for the command: {error}; it is tried again"
+            ));
         }
-        if let Err(error) = self.file.renew(&fresh) {
-            say(&format!("a renewed signed token cannot be written for the command: {error}"));
-        }
-        self.signed = Some(fresh);
     }
 
     fn step(&mut self, event: Event) {
