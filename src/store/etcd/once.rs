@@ -147,7 +147,9 @@ async fn move_on(link: &Link, age: Duration, seen: &mut Option<Seen>) -> Result<
     let now = Moment::now();
     let known = listing.kvs.first();
     let changed = known.map_or(0, |kv| kv.mod_revision);
-    let ages = known.and_then(|kv| Ages::parse(&kv.value)).unwrap_or_default();
+    let puts = known.map_or(0, |kv| kv.version);
+    // What was put there by hand, or came along from another etcd, says nothing of this one: it begins anew.
+    let ages = known.and_then(Ages::read).unwrap_or_default();
     // Seen for the first time, it may have been written just now. One that is not there yet begins with nothing.
     let passed = match seen {
         Some(seen) if seen.changed == changed => now.since(seen.since),
@@ -159,7 +161,8 @@ async fn move_on(link: &Link, age: Duration, seen: &mut Option<Seen>) -> Result<
     };
     let mut next = ages.clone();
     next.advance(passed, listing.header.revision, age);
-    let put = Txn::when([Compare::changed_at(key.clone(), changed)]).then(Put::new(key, next.write()));
+    let put =
+        Txn::when([Compare::changed_at(key.clone(), changed)]).then(Put::new(key, next.write(puts + 1)));
     let outcome = link.txn(put).await?;
     if !outcome.succeeded {
         return Ok(ages);
