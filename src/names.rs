@@ -37,8 +37,12 @@ pub enum NamesError {
     Away,
     #[error("the store's document of names cannot be read; it was not written by this version of Highgate")]
     Unreadable,
+    #[error("somebody has deleted the store's document of names")]
+    Deleted,
     #[error(
-        "the document of names has been deleted, and nobody knows any more which marks renamed resources start from; a gateway          that has served with it puts it back when it joins again, and if there is none, `highgate era bump` ends every token          of before"
+        "the document of names has been deleted, and nobody knows any more which marks renamed resources start from; a \
+         gateway that serves when that happens puts it back, and if there is none, `highgate era bump` ends every token of \
+         before"
     )]
     Lost,
 }
@@ -182,6 +186,15 @@ mod tests {
         let with_other = announced.plan(&other).unwrap().unwrap();
         assert!(with_other.knows(&other) && with_other.next == announced.next);
         assert_eq!(with_other.renames().len(), announced.renames().len());
+    }
+
+    #[test]
+    fn every_refusal_is_one_sentence_without_a_gap() {
+        use NamesError::{Away, Busy, Deleted, Lost, Overtaken, Unreadable};
+        for refused in [Busy("a".to_owned()), Overtaken, Away, Unreadable, Deleted, Lost] {
+            let text = refused.to_string();
+            assert!(!text.contains("  ") && !text.contains('\n'), "{text}");
+        }
     }
 
     #[test]

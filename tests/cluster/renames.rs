@@ -219,6 +219,39 @@ fn names_that_are_deleted_by_hand_are_put_back_with_the_marks_that_renamed_resou
 }
 
 #[test]
+fn names_that_were_changed_while_a_gateway_was_away_are_not_put_back_as_it_knew_them() {
+    let name = "names_that_were_changed_while_a_gateway_was_away_are_not_put_back_as_it_knew_them";
+    let Some(mut trial) = one_name(name).relayed().start() else { return };
+    trial.raises("ledger", 50);
+    trial.gateways[2].line().cut();
+    eventually("it is fenced", || !trial.gateways[2].door.says_ready());
+    rename(&trial, 0, "ledger", "accounts");
+    rename(&trial, 1, "ledger", "accounts");
+    eventually("the change is finished without it", || {
+        (0..2).all(|gateway| trial.gateways[gateway].overview()["change_of_names"].is_null())
+    });
+    assert!(trial.gateways[0].write("ledger", 60).send().passed());
+    assert_eq!(trial.gateways[0].mark("ledger").0, 50, "only the new name was raised");
+    for gateway in &mut trial.gateways[..2] {
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.ends(), 0);
+    }
+    delete_names(&trial);
+    trial.gateways[2].line().mend();
+    let says_why = || trial.gateways[2].words().contains("the document of names has been deleted");
+    eventually("it looks for them", || says_why() || trial.gateways[2].door.says_ready());
+    assert!(!trial.gateways[2].write("ledger", 55).send().passed(), "60 passed under the new name");
+    assert!(says_why());
+    stays("it is not ready", A_WHILE, || !trial.gateways[2].door.says_ready());
+    let bumped = trial.operate(2, &["era", "bump", "--yes"]);
+    assert!(bumped.status.success(), "{bumped:?}");
+    trial.gateways[2].becomes_ready();
+    assert!(trial.gateways[2].write("ledger", 61).send().is_refused(412, "stale"), "of the era before");
+    assert!(trial.gateways[2].write("ledger", (1 << 48) + 1).send().passed());
+    trial.is_kept();
+}
+
+#[test]
 fn a_gateway_that_finds_marks_and_no_names_serves_only_after_a_new_era() {
     let name = "a_gateway_that_finds_marks_and_no_names_serves_only_after_a_new_era";
     let Some(mut trial) = one_name(name).start() else { return };

@@ -20,6 +20,7 @@ use super::session::{Leaver, Session};
 use super::values::{Poll, Sorted, revision, sort};
 use crate::controls::{Rule, breaks};
 use crate::events::Notice;
+use crate::names::NamesError;
 use crate::replica::{
     Answer, Applied, Change, Fenced, Given, Incarnation, Input, Output, Proposal, Record, Replica, Revision,
     floor,
@@ -245,7 +246,10 @@ impl Driver {
         match names.filter(|_| at > watermark) {
             None => {}
             Some(Ok(names)) => self.take_names(at, names),
-            Some(Err(error)) => return self.fence(&error.to_string()),
+            Some(Err(error)) => {
+                self.saw_names_deleted = error == NamesError::Deleted;
+                return self.fence(&error.to_string());
+            }
         }
         let Stage::Inside(session) = &mut self.stage else { return };
         let polls = session.told.polls(at, polls);

@@ -63,6 +63,8 @@ pub(super) struct Driver {
     pub(super) stage: Stage,
     /// The names that were in force when this process last was one of those that serve; none if it never was.
     pub(super) known_names: Option<Arc<Names>>,
+    /// Whether this process served under them until somebody deleted them: only then nobody can have changed them since.
+    pub(super) saw_names_deleted: bool,
     /// How many joins were tried.
     joins: u64,
     pause: Duration,
@@ -202,6 +204,7 @@ impl Driver {
             shared,
             tell,
             known_names: None,
+            saw_names_deleted: false,
             stage: Stage::Outside { why, try_at: Moment::now(), joining: false },
             joins: 0,
             pause: FIRST_PAUSE,
@@ -305,6 +308,7 @@ impl Driver {
             naming: self.shared.own_names.naming.clone(),
             starts: self.known_names.is_none(),
             known: self.known_names.clone(),
+            saw_deletion: self.saw_names_deleted,
         };
         let old = if breaks(Rule::FreshName) { self.past.drain().next() } else { None };
         let me = old.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128());

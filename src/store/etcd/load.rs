@@ -51,6 +51,8 @@ pub(super) struct Bringing {
     pub(super) starts: bool,
     /// The names that were in force when this process last served.
     pub(super) known: Option<Arc<Names>>,
+    /// Whether it served until it saw them deleted.
+    pub(super) saw_deletion: bool,
 }
 
 /// Why there is no join.
@@ -236,18 +238,20 @@ async fn agree_on_names(link: &Link, era: u64, own: &Bringing) -> Result<(), Joi
     if put.succeeded { Ok(()) } else { Err(NamesError::Overtaken.into()) }
 }
 
-/// The names of a cluster that has none: those of a new one, or what somebody deleted by hand. A gateway that knew them puts
-/// them back, since they say which marks renamed resources start from. One that did not must not make them up as long as
-/// there are marks that count: the marks of an era before pass nobody.
+/// The names of a cluster that has none: those of a new one, or what somebody deleted by hand. A gateway that served with
+/// them until then puts them back, since they say which marks renamed resources start from. Any other must neither make
+/// them up nor put back what it once knew, as long as there are marks that count: others may have finished a change since.
+/// The marks of an era before pass nobody.
 async fn missing_names(link: &Link, era: u64, own: &Bringing) -> Result<Names, JoinError> {
-    if let Some(known) = &own.known {
+    let known = own.known.as_deref().cloned();
+    if let Some(deleted) = known.as_ref().filter(|_| own.saw_deletion) {
         tracing::warn!("somebody has deleted the names of resources in etcd: they are put back");
-        return Ok((**known).clone());
+        return Ok(deleted.clone());
     }
     let counts = |record: &Record| record.unreadable || record.token > floor(era);
     match marks(link, NEWEST, 0).await?.iter().any(|(_, record)| counts(record)) {
         true => Err(NamesError::Lost.into()),
-        false => Ok(Names::first(&own.naming)),
+        false => Ok(known.unwrap_or_else(|| Names::first(&own.naming))),
     }
 }
 

@@ -68,6 +68,7 @@ impl Driver {
         let names = Arc::new(names);
         (self.shared.own_names.changed)(revision, names.clone());
         self.known_names = Some(names.clone());
+        self.saw_names_deleted = false;
         let Stage::Inside(session) = &mut self.stage else { return };
         session.names = (revision, names.clone());
         if let Some(renaming) = session.renaming.take_if(|renaming| names.knows(&renaming.own)) {

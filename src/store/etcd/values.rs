@@ -162,7 +162,7 @@ pub(super) fn sort(keys: &Keys, own: &Timing, revision_of_all: i64, events: &[Ev
         match keys.parse(&kv.key) {
             Some(Key::Seq) => applied.seq = u64::try_from(kv.version).ok().filter(|_| !deleted),
             Some(Key::Era) => applied.changes.extend(era(&kv.value).map(Change::Era)),
-            Some(Key::Names) if deleted => names = Some(Err(NamesError::Unreadable)),
+            Some(Key::Names) if deleted => names = Some(Err(NamesError::Deleted)),
             Some(Key::Names) => {
                 let read = Names::decode(&kv.value);
                 applied.changes.extend(read.as_ref().ok().map(names_change));
