@@ -480,11 +480,9 @@ async fn wait_under_every_name(
 ) -> Result<Arc<ledger::Cell>, Refusal> {
     for approach in std::iter::once(&*first).chain(&*aliases) {
         // Before any gate is opened for it: whoever may not pass under one of the names raises the mark of none.
-        match approach.worker.ledger.look(approach.resource, approach.token) {
-            Err(denied @ (Denied::Stale { .. } | Denied::Vacant { .. } | Denied::Frozen { .. })) => {
-                return Err(refusal(approach.worker, denied));
-            }
-            _ => {}
+        let looked = approach.worker.ledger.look(approach.resource, approach.token);
+        if let Err(denied @ (Denied::Stale { .. } | Denied::Vacant { .. } | Denied::Frozen { .. })) = looked {
+            return Err(refusal(approach.worker, denied));
         }
     }
     let not_issued = match first.wait_until_open().await {
