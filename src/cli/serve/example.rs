@@ -17,11 +17,22 @@ use http::{Method, Request};
 /// What stands for a parameter, and for a resource that the client has to name.
 const ONE: &str = "1";
 const NAMED: &str = "example";
+/// The header that names it.
+const RESOURCE: &str = "X-Fencing-Resource";
 
 /// Where jobs are elected.
 pub(super) enum Jobs<'c> {
     At(SocketAddr, Option<&'c Path>),
     Nowhere,
+}
+
+/// How the token gets into the request.
+enum Shown<'v> {
+    /// In a header that is written out.
+    Value(&'v str),
+    /// From the file of `highgate run` for curl, which has the resource as well: what is in curl's arguments can be read
+    /// by whoever lists processes, and a signed token is not for them.
+    CurlConfig,
 }
 
 /// A request that one of the routes takes.
@@ -65,14 +76,21 @@ fn describe(
 ) -> Option<String> {
     let example = config.routes.iter().find_map(|route| Example::of(route, config, reachable(address)))?;
     Some(match (example.route.tokens, jobs) {
-        (Tokens::Trusted, _) => format!("try: {}", example.curl(&next(&example.resource).to_string(), '\'')),
+        (Tokens::Trusted, _) => {
+            let number = next(&example.resource).to_string();
+            format!("try: {}", example.curl(&Shown::Value(&number), '\''))
+        }
         (Tokens::Issued | Tokens::Signed, Jobs::Nowhere) => {
             "elections issue the tokens, and no port serves them: add an [elections] table".to_owned()
         }
         (tokens @ (Tokens::Issued | Tokens::Signed), Jobs::At(jobs, secret)) => {
             let secret = secret.map(|file| format!("HIGHGATE_ELECTIONS_TOKEN=\"$(cat {})\" ", quoted(file)));
             let ca = config.dev_tls.as_ref().map(|dev| format!("--ca {} ", quoted(&dev.ca)));
-            let shown = if tokens == Tokens::Signed { "$FENCING_SIGNED_TOKEN" } else { "$FENCING_TOKEN" };
+            let shown = match tokens {
+                Tokens::Signed if config.listen.token_header == headers::TOKEN => Shown::CurlConfig,
+                Tokens::Signed => Shown::Value("$FENCING_SIGNED_TOKEN"),
+                _ => Shown::Value("$FENCING_TOKEN"),
+            };
             format!(
                 "try: {}highgate run --resource {} --backend highgate://{} {}-- sh -c '{}' # its election issues the token",
                 secret.unwrap_or_default(),
@@ -80,7 +98,7 @@ fn describe(
                 reachable(*jobs),
                 ca.unwrap_or_default(),
                 // Between single quotes already.
-                example.curl(shown, '"').replace('\'', r"'\''")
+                example.curl(&shown, '"').replace('\'', r"'\''")
             )
         }
     })
@@ -108,7 +126,7 @@ impl<'c> Example<'c> {
             .ok()
             .filter(|claim| Arc::ptr_eq(&claim.route, route))?;
         let Stand::Fenced { resource, .. } = claim.stand else { return None };
-        let named = named.then(|| ("X-Fencing-Resource", NAMED.to_owned()));
+        let named = named.then(|| (RESOURCE, NAMED.to_owned()));
         let headers = host.map(|host| ("Host", host)).into_iter().chain(named).collect();
         let scheme = if config.listen.tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}{path}");
@@ -117,15 +135,16 @@ impl<'c> Example<'c> {
     }
 
     /// The command, with its headers in these quotes.
-    fn curl(&self, token: &str, quote: char) -> String {
-        let token = (self.token_header.as_str(), token);
-        let others = self.headers.iter().map(|(name, value)| (*name, value.as_str()));
-        let headers: String = std::iter::once(token)
-            .chain(others)
-            .map(|(name, value)| format!("-H {quote}{name}: {value}{quote} "))
-            .collect();
+    fn curl(&self, token: &Shown<'_>, quote: char) -> String {
+        let header = |name: &str, value: &str| format!("-H {quote}{name}: {value}{quote} ");
+        let (token, has_resource) = match token {
+            Shown::Value(value) => (header(&self.token_header, value), false),
+            Shown::CurlConfig => (format!("-K {quote}$FENCING_CURL_CONFIG{quote} "), true),
+        };
+        let others = self.headers.iter().filter(|(name, _)| !(has_resource && *name == RESOURCE));
+        let others: String = others.map(|(name, value)| header(name, value)).collect();
         let ca = self.ca.as_ref().map(|ca| format!("--cacert {ca} ")).unwrap_or_default();
-        format!("curl {ca}-i -X {} {headers}-d hello {}", self.method, self.url)
+        format!("curl {ca}-i -X {} {token}{others}-d hello {}", self.method, self.url)
     }
 }
 
@@ -177,7 +196,10 @@ pub(super) fn quoted(file: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use highgate::config::Overrides;
+    use highgate::signing::create;
 
     use super::*;
 
@@ -230,6 +252,15 @@ mod tests {
         let secret = at(Some(Path::new("/etc/it's")));
         let expected = format!(r#"try: HIGHGATE_ELECTIONS_TOKEN="$(cat '/etc/it'\''s')" {run}"#);
         assert_eq!(described(&issued, &secret), Some(expected));
+        let keys = tempfile::tempdir().expect("a folder");
+        create(keys.path(), SystemTime::now(), Duration::ZERO).expect("a key");
+        let signing = format!("[signing]\ndir = '{}'\n", keys.path().display());
+        let signed = TRUSTED.replace("trusted", "signed");
+        for more in ["", "resource = { client = true }"] {
+            let line = described(&format!("{signing}{signed}{more}"), &at(None)).expect("a line");
+            let curl = r#"'curl -i -X POST -K "$FENCING_CURL_CONFIG" -d hello http://127.0.0.1:8080/'"#;
+            assert!(line.contains(curl) && !line.contains("SIGNED"), "{line}");
+        }
         let nowhere = described(&issued, &Jobs::Nowhere).expect("a line");
         assert!(nowhere.ends_with("add an [elections] table"), "{nowhere}");
     }
