@@ -139,6 +139,7 @@ impl Gateway {
         let tables = Arc::new(RouteTables::new(routes.clone()));
         let tell = Box::new(move |notice| hears.hear(notice));
         let opened = open_store(store, &routes, address, &tables, tell)?;
+        metrics.show_signing_keys(signing.clone());
         metrics.show_certificates(certificates::list(doors.servers(), tables.clone()));
         metrics.stored_marks(opened.store.ledger());
         opened.store.ledger().limit_resources(max_resources);

@@ -28,6 +28,7 @@ use crate::elections::{self, Standing};
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::replica::Event;
+use crate::signing::{self, Signing};
 use crate::store::overview::Overview;
 use crate::tls::Failure;
 use leaders::Leaders;
@@ -60,6 +61,7 @@ pub struct Metrics {
     journal: OnceLock<Arc<Journal>>,
     dropped_lines: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     certificates: OnceLock<Box<dyn Fn() -> Vec<Certificate> + Send + Sync>>,
+    signing: OnceLock<Arc<Signing>>,
 }
 
 /// A certificate of the gateway, as its metrics show it.
@@ -127,6 +129,7 @@ impl Metrics {
             journal: OnceLock::new(),
             dropped_lines: OnceLock::new(),
             certificates: OnceLock::new(),
+            signing: OnceLock::new(),
             registry,
         };
         metrics.synced();
@@ -209,6 +212,11 @@ impl Metrics {
         let _ = self.certificates.set(Box::new(list));
     }
 
+    /// Which keys of signed tokens are in force.
+    pub(crate) fn show_signing_keys(&self, signing: Arc<Signing>) {
+        let _ = self.signing.set(signing);
+    }
+
     /// Gives series to the resources that the store already knew at start, if there are enough for all of
     /// them. If not, they are left to the resources that move: an alphabetical choice would help nobody.
     pub fn stored_marks(&self, ledger: &Ledger) {
@@ -270,11 +278,25 @@ impl Metrics {
     fn write_self(&self, text: &mut Text) {
         let connections = self.connections.load(Ordering::Relaxed) as u64;
         text.number(names::CONNECTIONS, Some(lossy(connections)));
+        self.write_signing_keys(text);
         self.write_certificates(text);
         text.number(names::DROPPED_LINES, self.dropped_lines.get().map(|count| lossy(count())));
         text.number(names::HISTORY_BYTES, self.journal.get().map(|journal| lossy(journal.size())));
         text.number(names::HISTORY_LOST, self.journal.get().map(|journal| lossy(journal.lost())));
         text.metric(names::BUILD, [(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)]);
+    }
+
+    fn write_signing_keys(&self, text: &mut Text) {
+        let Some(keys) = self.signing.get().map(|signing| signing.keys()) else { return };
+        let signer = keys.signer(SystemTime::now()).map(signing::Key::id);
+        let states = keys.iter().map(|key| match key.retired() {
+            Some(_) => (key.id().to_string(), "retired"),
+            None if signer == Some(key.id()) => (key.id().to_string(), "signs"),
+            None => (key.id().to_string(), "verifies"),
+        });
+        let states: Vec<_> = states.collect();
+        let series = states.iter().map(|(id, state)| (vec![("key", id.as_str()), ("state", *state)], 1.0));
+        text.metric(names::SIGNING_KEYS, series);
     }
 
     fn write_certificates(&self, text: &mut Text) {

@@ -25,6 +25,7 @@ pub(super) const LIMITED: &str = "highgate_limited_total";
 pub(super) const CONNECTIONS: &str = "highgate_connections";
 pub(super) const CERTIFICATE_END: &str = "highgate_certificate_expiry_timestamp_seconds";
 pub(super) const CERTIFICATE_RELOAD: &str = "highgate_certificate_last_reload_successful";
+pub(super) const SIGNING_KEYS: &str = "highgate_signing_keys";
 pub(super) const UPSTREAM_CERTIFICATE_END: &str = "highgate_upstream_certificate_expiry_timestamp_seconds";
 pub(super) const UPSTREAM_CERTIFICATE_RELOAD: &str = "highgate_upstream_certificate_last_reload_successful";
 pub(super) const HANDSHAKE_FAILURES: &str = "highgate_tls_handshake_failures_total";
@@ -132,6 +133,11 @@ pub(super) const ALL: &[Metric] = &[
         help: "Requests and connections that were refused or cut because they met a limit of the config.",
     },
     Metric { name: CONNECTIONS, kind: Kind::Gauge, help: "Open connections of clients to the data port." },
+    Metric {
+        name: SIGNING_KEYS,
+        kind: Kind::Gauge,
+        help: "1 for each key of signed tokens that the gateway knows, with what it is for now.",
+    },
     Metric { name: CERTIFICATE_END, kind: Kind::Gauge, help: "When the first certificate of a port ends." },
     Metric {
         name: CERTIFICATE_RELOAD,

@@ -89,6 +89,9 @@ fn every_metric_is_shown_with_its_help_and_type_and_is_documented() {
             .map(|of| Certificate { of, expires, taken: true })
             .into()
     });
+    let keys = tempfile::tempdir().unwrap();
+    signing::create(keys.path(), SystemTime::now(), Duration::ZERO).unwrap();
+    metrics.show_signing_keys(Signing::open(keys.path().to_owned()).0.into());
     let text = metrics.render(&ledger, &alone());
     let documentation = include_str!("../../docs/metrics.md");
     let documented: BTreeSet<&str> = documentation
