@@ -1,11 +1,12 @@
 //! Signed tokens: a number with the signature of who issued it, for networks where a bare number is not enough.
 //!
 //! `codec` has the bytes, of what is signed and of what a header carries; `key` one key and its files, `folder` what is in
-//! a folder of keys, `live` the keys in force, which change with their folder. Elections sign ([`Keys::sign`]), the gate
+//! a folder of keys, `change` what makes and retires them there, `live` the keys in force, which change with their folder. Elections sign ([`Keys::sign`]), the gate
 //! verifies ([`Keys::verify`]): a pure function of header, resource, keys and time. What must stay true: the key signs
 //! nothing but tokens; a token has one encoding; and a signature says who issued a number, never that its holder leads
 //! now, which is what the mark is for.
 
+mod change;
 mod codec;
 mod folder;
 mod key;
@@ -20,9 +21,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use highgate_elector::{Resource, Token, timestamp};
 
+pub use change::{FolderError, create, retire};
 pub use codec::{Holder, MAX_HOLDER, MAX_LENGTH, NotSigned, Signed, read};
 use codec::{Statement, Tag};
-pub use folder::{FolderError, create, default_folder, retire};
+pub use folder::default_folder;
 pub use key::{BadKey, Key, KeyId};
 pub use live::{News, Signing};
 
@@ -68,6 +70,11 @@ impl Keys {
 
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
+    }
+
+    /// The same keys without their private halves.
+    fn public_halves(&self) -> Self {
+        Self { by_id: self.iter().map(|key| (key.id, Arc::new(key.public_half()))).collect() }
     }
 
     /// Whether there is a key by which a token could be good.

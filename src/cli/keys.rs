@@ -28,8 +28,8 @@ pub(super) struct KeysArgs {
 enum Command {
     /// Make a key, and print its id
     New {
-        /// How long it waits before it signs, so that all gateways know it by then [default: 5m beside another key that
-        /// signs, else 0s]
+        /// How long it waits before it signs, so that all gateways know it by then [default: 5m beside another key
+        /// that is not retired, else 0s]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         sign_after: Option<Duration>,
         #[command(flatten)]
@@ -67,8 +67,9 @@ pub(super) fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::New { sign_after, place } => {
             let folder = place.folder();
-            let (signing, _) = Signing::open(folder.clone());
-            let is_first = signing.keys().signer(now).is_none();
+            let (signing, problems) = Signing::open(folder.clone());
+            // A key that only verifies here may sign elsewhere, and so may one that cannot be read.
+            let is_first = !signing.keys().can_verify() && problems.is_empty();
             let head_start = sign_after.unwrap_or(if is_first { Duration::ZERO } else { HEAD_START });
             let id = create(&folder, now, head_start)
                 .with_context(|| format!("no key was made in {}", folder.display()))?;
@@ -77,7 +78,8 @@ pub(super) fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
         Command::List { json, place } => list(&Signing::open(place.folder()), *json, now),
         Command::Retire { id, place } => {
             let folder = place.folder();
-            retire(&folder, *id, now).with_context(|| format!("{id} was not retired"))?;
+            let warnings = retire(&folder, *id, now).with_context(|| format!("{id} was not retired"))?;
+            warnings.iter().for_each(|warning| eprintln!("highgate: {warning}"));
             if Signing::open(folder).0.keys().signer(now).is_none() {
                 eprintln!("highgate: there is no key left that signs: `highgate keys new` makes one");
             }

@@ -200,7 +200,7 @@ pub(crate) fn signing_keys_refused(why: &[String]) {
     let why = why.join("; ");
     tracing::error!(
         target: "audit", event = "signing-keys-refused", why,
-        "files in the folder of signing keys cannot be used; of those the keys stay as they were"
+        "files in the folder of signing keys cannot be used; what verified goes on to do so, and a key signs only while its private half can be read"
     );
 }
 

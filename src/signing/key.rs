@@ -84,6 +84,12 @@ impl Key {
         UnparsedPublicKey::new(&ED25519, &self.public).verify(payload, signature).is_ok()
     }
 
+    /// The same key without its private half: it verifies and does not sign.
+    pub(super) fn public_half(&self) -> Self {
+        let Self { id, created, signs_from, public, retired, .. } = *self;
+        Self { id, created, signs_from, public, retired, pair: None }
+    }
+
     /// The same key without its private half, which nothing is good by any more.
     pub(super) fn into_retired(self, at: SystemTime) -> Self {
         Self { pair: None, retired: Some(self.retired.unwrap_or(at)), ..self }

@@ -1,9 +1,10 @@
 //! The keys in force: those of a folder, which is looked at every second and taken in place.
 //!
-//! The thread that looks at certificates calls [`Signing::refresh`]. What must stay true: a key that was retired is out of
-//! force with the next look, whatever else is wrong in the folder; and a folder that cannot be read at all changes nothing.
+//! A thread of its own calls [`Signing::refresh`]. What must stay true: a key that was retired is out of force with the next
+//! look, whatever else is wrong in the folder; with a folder that is gone nothing signs, and what was good stays good; and
+//! one that is there and cannot be read changes nothing.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,17 +85,7 @@ impl Signing {
     fn look(&self) -> (bool, Vec<String>) {
         let contents = match Contents::read(&self.folder) {
             Ok(contents) => contents,
-            // Nobody uses keys. If it is the data folder that is none, its store says so.
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-                    && self.keys.load().is_empty() =>
-            {
-                return (false, Vec::new());
-            }
-            Err(error) => {
-                self.seen.lock().fingerprint = None;
-                return (false, vec![format!("{} cannot be read: {error}", self.folder.display())]);
-            }
+            Err(error) => return self.miss(&error),
         };
         let (fingerprint, before) = (Some(contents.fingerprint()), self.keys.load_full());
         let mut seen = self.seen.lock();
@@ -103,11 +94,29 @@ impl Signing {
         }
         let (keys, problems) = contents.keys(&before);
         seen.fingerprint = fingerprint;
-        let changed = keys != *before;
+        (self.take(keys), problems)
+    }
+
+    /// Goes on without the folder. If it is gone, so are the private halves: nothing signs until they are back.
+    fn miss(&self, error: &io::Error) -> (bool, Vec<String>) {
+        let (before, is_gone) =
+            (self.keys.load_full(), matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
+        if is_gone && before.is_empty() {
+            // Nobody uses keys. If it is the data folder that is none, its store says so.
+            return (false, Vec::new());
+        }
+        self.seen.lock().fingerprint = None;
+        let changed = is_gone && self.take(before.public_halves());
+        (changed, vec![format!("{} cannot be read: {error}", self.folder.display())])
+    }
+
+    /// Has these keys be in force. Whether that is other than before.
+    fn take(&self, keys: Keys) -> bool {
+        let changed = keys != **self.keys.load();
         if changed {
             self.keys.store(Arc::new(keys));
         }
-        (changed, problems)
+        changed
     }
 }
 

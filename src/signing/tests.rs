@@ -239,7 +239,7 @@ fn files_that_are_no_keys_are_named() {
 }
 
 #[test]
-fn a_bad_file_keeps_the_old_key_and_holds_up_no_other() {
+fn a_bad_file_keeps_what_verifies_and_holds_up_no_other() {
     let (folder, ids) = folder(2);
     let path = folder.path().join(format!("{}.key", ids[0]));
     let (signing, _) = Signing::open(folder.path().to_owned());
@@ -248,7 +248,9 @@ fn a_bad_file_keeps_the_old_key_and_holds_up_no_other() {
     retire(folder.path(), ids[1], at_second(9)).unwrap();
     assert_eq!(signing.refresh(), [News::Changed], "that the other was retired is known at once");
     let keys = signing.keys();
-    assert!(keys.get(ids[0]).unwrap().can_sign() && keys.get(ids[1]).unwrap().retired().is_some());
+    let bad = keys.get(ids[0]).unwrap();
+    assert!(bad.retired().is_none() && !bad.can_sign(), "its private half is nowhere");
+    assert!(keys.get(ids[1]).unwrap().retired().is_some());
     let why = format!(
         "{} is no key: a line of it is not like `name = \"value\"`, or is there twice",
         path.display()
@@ -256,8 +258,37 @@ fn a_bad_file_keeps_the_old_key_and_holds_up_no_other() {
     assert_eq!(signing.refresh(), [News::Refused(vec![why])], "it is still so");
     assert_eq!(signing.refresh(), [], "told once");
     fs::remove_file(&path).unwrap();
-    assert_eq!(signing.refresh(), [News::Changed], "its public half is left");
-    assert!(!signing.keys().get(ids[0]).unwrap().can_sign());
+    assert_eq!(signing.refresh(), [], "its public half is left, as before");
+}
+
+#[test]
+fn a_key_does_not_sign_on_when_its_private_half_is_gone_and_its_public_one_cannot_be_read() {
+    let (folder, ids) = folder(1);
+    let path = |kind: &str| folder.path().join(format!("{}.{kind}", ids[0]));
+    let (signing, _) = Signing::open(folder.path().to_owned());
+    let can_sign = || signing.keys().get(ids[0]).map(Key::can_sign);
+    fs::remove_file(path("pub")).unwrap();
+    fs::create_dir(path("pub")).unwrap();
+    assert_eq!(signing.refresh(), [], "the private half is there");
+    assert_eq!(can_sign(), Some(true));
+    fs::remove_file(path("key")).unwrap();
+    assert!(signing.refresh().contains(&News::Changed));
+    assert!(can_sign() == Some(false) && signing.keys().can_verify());
+}
+
+#[test]
+fn a_pipe_is_no_key_and_holds_up_nothing() {
+    let (folder, ids) = folder(2);
+    let (signing, _) = Signing::open(folder.path().to_owned());
+    let pipe = folder.path().join(format!("{}.key", ids[0]));
+    fs::remove_file(&pipe).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    retire(folder.path(), ids[1], at_second(9)).unwrap();
+    let (looked, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || looked.send((signing.refresh(), signing)));
+    let (news, signing) = done.recv_timeout(Duration::from_secs(60)).expect("a look that ends");
+    assert_eq!(news, [News::Changed]);
+    assert!(signing.keys().get(ids[1]).unwrap().retired().is_some());
 }
 
 #[test]
@@ -275,18 +306,20 @@ fn a_retired_key_is_retired_whatever_its_private_file_says() {
 }
 
 #[test]
-fn a_folder_that_goes_away_changes_nothing() {
+fn with_a_folder_that_goes_away_nothing_signs_and_everything_verifies() {
     let (folder, _) = folder(1);
     let moved = folder.path().with_extension("moved");
     let (signing, _) = Signing::open(folder.path().to_owned());
+    let signs = || signing.keys().signer(at_second(9)).is_some();
     fs::rename(folder.path(), &moved).unwrap();
-    assert_eq!(signing.refresh(), []);
+    assert_eq!(signing.refresh(), [News::Changed]);
+    assert!(signing.keys().can_verify() && !signs());
     assert!(matches!(signing.refresh().as_slice(), [News::Refused(_)]));
-    assert!(signing.keys().can_verify());
     fs::rename(&moved, folder.path()).unwrap();
-    assert_eq!((signing.refresh(), signing.refresh()), (vec![], vec![]));
+    assert_eq!((signing.refresh(), signing.refresh()), (vec![News::Changed], vec![]));
+    assert!(signs());
     fs::remove_dir_all(folder.path()).unwrap();
-    assert_eq!(signing.refresh(), []);
+    assert_eq!(signing.refresh(), [News::Changed]);
     assert!(matches!(signing.refresh().as_slice(), [News::Refused(_)]), "told again");
 }
 

@@ -1,5 +1,6 @@
 //! Keys that are made, distributed and retired under way, and the program that does it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use super::*;
@@ -41,6 +42,55 @@ fn keys(folder: &Path, words: &[&str]) -> Output {
     command.env_remove("HIGHGATE_DATA_DIR").arg("keys").args(words).arg("--dir").arg(folder).output().unwrap()
 }
 
+/// The same under this umask.
+fn keys_under(umask: &str, folder: &Path, words: &[&str]) -> Output {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_highgate"), "keys"]);
+    shell.args(words).arg("--dir").arg(folder).output().unwrap()
+}
+
+fn mode(file: &Path) -> u32 {
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn gateways_of_every_user_can_read_that_a_key_was_retired_whatever_the_umask() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = said(&keys_under("077", folder.path(), &["new"])).trim().to_owned();
+    let [public, private] = ["pub", "key"].map(|kind| folder.path().join(format!("{id}.{kind}")));
+    assert_eq!((mode(&public), mode(&private)), (0o644, 0o600));
+    said(&keys_under("077", folder.path(), &["retire", &id]));
+    assert_eq!(mode(&public), 0o644);
+    let id = said(&keys_under("000", folder.path(), &["new"])).trim().to_owned();
+    assert_eq!(mode(&folder.path().join(format!("{id}.key"))), 0o600);
+}
+
+#[test]
+fn only_a_key_that_is_alone_signs_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, file) = (folder.path().join("keys"), |id: &str| folder.path().join("keys").join(id));
+    let waits = || {
+        let id = said(&keys(&dir, &["new"])).trim().to_owned();
+        let list: Value = serde_json::from_slice(&keys(&dir, &["list", "--json"]).stdout).unwrap();
+        let made =
+            list["keys"].as_array().unwrap().iter().find(|key| key["id"] == id.as_str()).unwrap().clone();
+        (id, made["created"] != made["signs_from"])
+    };
+    let (first, waited) = waits();
+    assert!(!waited, "it is the first");
+    std::fs::remove_file(file(&format!("{first}.key"))).unwrap();
+    let (second, waited) = waits();
+    assert!(waited, "the private half of the first may be elsewhere");
+    for id in [&first, &second] {
+        said(&keys(&dir, &["retire", id]));
+    }
+    let (third, waited) = waits();
+    assert!(!waited, "all others are retired");
+    said(&keys(&dir, &["retire", &third]));
+    std::fs::write(file("0123456789abcdef.pub"), "nothing").unwrap();
+    assert!(waits().1, "nobody knows what that one is");
+}
+
 fn said(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -68,12 +118,13 @@ fn the_program_makes_lists_and_retires_keys_that_a_gateway_takes_in_place() {
     let secret = std::fs::read_to_string(&private).unwrap();
     std::fs::write(&private, secret.replace("public", "pubic")).unwrap();
     eventually("a bad file is told of", || gate.errors().contains("signing-keys-refused"));
-    assert_eq!(gate.ask(&write("default", &shown)).status, 200, "and changes nothing");
+    assert_eq!(gate.ask(&write("default", &shown)).status, 200, "and what it signed stays good");
     assert_eq!(keys(&dir, &["list"]).status.code(), Some(1));
-    assert_eq!(keys(&dir, &["retire", &first]).status.code(), Some(1), "it cannot be read");
-    std::fs::write(&private, &secret).unwrap();
 
-    said(&keys(&dir, &["retire", &first]));
+    let retired = keys(&dir, &["retire", &first]);
+    said(&retired);
+    let told = String::from_utf8(retired.stderr).unwrap();
+    assert!(told.contains("is no key") && !private.exists(), "{told}");
     eventually("the key is retired", || gate.ask(&write("default", &shown)).status == 403);
     let shown = sign(&dir, "default", 8, &job(), SystemTime::now());
     assert_eq!(gate.ask(&write("default", &shown)).status, 200, "the one that waited signs");
