@@ -4,6 +4,7 @@
 //! there is no global state, so a process can have several.
 
 mod certificates;
+mod looks;
 
 use std::io;
 use std::net::SocketAddr;
@@ -181,6 +182,7 @@ impl Gateway {
         }
         gateway.start_workers(listeners, listen)?;
         gateway.start_reports()?;
+        gateway.start_signing_keys()?;
         gateway.start_certificates()?;
         audit::started(gateway.overview().store, gateway.inherited_delay);
         for door in gateway.doors.all().filter(|door| door.is_insecure()) {

@@ -1,46 +1,23 @@
-//! The thread that keeps certificates and the keys of signed tokens fresh: it looks at their files every second, and says
-//! in time when a certificate ends.
+//! The thread that keeps certificates fresh: it looks at their files every second, and says in time when one ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Gateway, StartError};
-use crate::drain::Phase;
 use crate::events::audit;
 use crate::gate::table::RouteTables;
 use crate::metrics::{Certificate, CertificateOf};
-use crate::signing::{News, Signing};
 use crate::tls::{Client, Refresh, SOON, Server};
 
-/// How often the files are looked at.
-const PERIOD: Duration = Duration::from_secs(1);
 /// How often it is told that a certificate ends soon.
 const TELL_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Gateway {
     pub(super) fn start_certificates(&mut self) -> Result<(), StartError> {
-        let mut keeper = Keeper {
-            servers: self.doors.servers(),
-            tables: self.tables.clone(),
-            signing: self.signing.clone(),
-            told: HashMap::new(),
-        };
-        let mut phase = self.phase.subscribe();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.map_err(StartError::Thread)?;
-        self.start_thread("certificates".to_owned(), move || {
-            runtime.block_on(async {
-                let mut period = tokio::time::interval(PERIOD);
-                let mut ended = std::pin::pin!(phase.wait_for(|phase| *phase == Phase::Ended));
-                loop {
-                    tokio::select! {
-                        _ = &mut ended => break,
-                        _ = period.tick() => keeper.look(),
-                    }
-                }
-            });
-        })
+        let mut keeper =
+            Keeper { servers: self.doors.servers(), tables: self.tables.clone(), told: HashMap::new() };
+        self.look_every_second("certificates", move || keeper.look())
     }
 }
 
@@ -73,7 +50,6 @@ fn clients(tables: &RouteTables) -> Vec<(Arc<str>, Arc<Client>)> {
 struct Keeper {
     servers: Vec<(&'static str, Arc<Server>)>,
     tables: Arc<RouteTables>,
-    signing: Arc<Signing>,
     /// When it was last told that a certificate ends soon.
     told: HashMap<CertificateOf, Instant>,
 }
@@ -87,12 +63,6 @@ impl Keeper {
         for (name, client) in clients(&self.tables) {
             let refresh = client.refresh();
             self.tell(CertificateOf::Route(name), refresh, client.expires());
-        }
-        for news in self.signing.refresh() {
-            match news {
-                News::Changed => audit::signing_keys_changed(&self.signing.keys()),
-                News::Refused(why) => audit::signing_keys_refused(&why),
-            }
         }
     }
 

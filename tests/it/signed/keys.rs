@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use super::*;
-use crate::support::{config_for, highgate};
+use crate::support::{Authority, config_for, highgate, secure};
 
 /// The id of the key that signed this.
 fn signer(shown: &str) -> String {
@@ -89,6 +89,29 @@ fn only_a_key_that_is_alone_signs_at_once() {
     said(&keys(&dir, &["retire", &third]));
     std::fs::write(file("0123456789abcdef.pub"), "nothing").unwrap();
     assert!(waits().1, "nobody knows what that one is");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_to_its_end_holds_up_no_retirement() {
+    let (origin, (keys, id)) = (origin().start(), key());
+    let (authority, files) = (Authority::new(), tempfile::tempdir().unwrap());
+    authority.server(&["localhost"]).write(files.path(), "server");
+    let pipe = files.path().join("server.pem");
+    let mut tls = toml::Table::new();
+    tls.insert("cert".into(), pipe.display().to_string().into());
+    tls.insert("key".into(), files.path().join("server-key.pem").display().to_string().into());
+    let gate = gateway_to(&origin).signed_by(keys.path()).listen("tls", tls).start();
+    std::fs::remove_file(&pipe).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Opens once the gateway is at it, and keeps it there.
+    let held = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    let shown = sign(keys.path(), "default", 7, &job(), SystemTime::now());
+    let ask = || secure(gate.address, &authority).connect().unwrap().ask(&write("default", &shown)).unwrap();
+    assert_eq!(ask().status, 200);
+    retire(keys.path(), id, SystemTime::now()).unwrap();
+    eventually("the key is retired", || ask().status == 403);
+    drop(held);
+    std::fs::remove_file(&pipe).unwrap();
 }
 
 fn said(output: &Output) -> String {
