@@ -282,8 +282,8 @@ fn a_pipe_is_no_key_and_holds_up_nothing() {
     let (signing, _) = Signing::open(folder.path().to_owned());
     let pipe = folder.path().join(format!("{}.key", ids[0]));
     fs::remove_file(&pipe).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     retire(folder.path(), ids[1], at_second(9)).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (looked, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || looked.send((signing.refresh(), signing)));
     let (news, signing) = done.recv_timeout(Duration::from_secs(60)).expect("a look that ends");
