@@ -103,15 +103,15 @@ fn a_certificate_that_cannot_be_read_to_its_end_holds_up_no_retirement() {
     let gate = gateway_to(&origin).signed_by(keys.path()).listen("tls", tls).start();
     std::fs::remove_file(&pipe).unwrap();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // Opens once the gateway is at it, and keeps it there.
+    // Opens once the gateway is at it, and keeps it there; the next look finds nothing.
     let held = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    std::fs::remove_file(&pipe).unwrap();
     let shown = sign(keys.path(), "default", 7, &job(), SystemTime::now());
     let ask = || secure(gate.address, &authority).connect().unwrap().ask(&write("default", &shown)).unwrap();
     assert_eq!(ask().status, 200);
     retire(keys.path(), id, SystemTime::now()).unwrap();
     eventually("the key is retired", || ask().status == 403);
     drop(held);
-    std::fs::remove_file(&pipe).unwrap();
 }
 
 fn said(output: &Output) -> String {
