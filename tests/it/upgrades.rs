@@ -330,6 +330,59 @@ fn a_stream_lasts_no_longer_than_its_token_passes() {
 }
 
 #[test]
+fn a_stream_whose_token_passes_again_has_its_whole_time_when_it_is_shut_out_once_more() {
+    let upstream = Upstream::start();
+    let drain = Duration::from_secs(3);
+    let gate = stand(&upstream, "x-wire").route("drain_timeout", "3s").start();
+    let (mut client, mut line) = open(&gate, &upstream, "x-wire", 7);
+    let first = Instant::now();
+    assert_eq!(gate.operate("freeze", "default").status, 200);
+    eventually("it was seen to be shut out", || first.elapsed() > Duration::from_secs(1));
+    assert_eq!(gate.operate("thaw", "default").status, 200);
+    eventually("the first time is over", || first.elapsed() > drain);
+    client.send("as before");
+    assert_eq!(line.bytes(9), b"as before");
+    let again = Instant::now();
+    assert_eq!(gate.operate("freeze", "default").status, 200);
+    let (end, cut) = line.end();
+    assert_eq!(end, End::Reset);
+    assert!(cut - again >= drain, "{:?}", cut - again);
+    gate.comes_to_rest();
+}
+
+#[test]
+fn a_client_that_was_told_to_go_goes_although_its_token_passes_again() {
+    let upstream = Upstream::start();
+    let gate = stand(&upstream, "websocket").route("drain_timeout", "2s").start();
+    let (mut client, mut line) = open(&gate, &upstream, "websocket", 7);
+    assert_eq!(gate.operate("freeze", "default").status, 200);
+    is_told_to_restart(&mut client);
+    assert_eq!(gate.operate("thaw", "default").status, 200);
+    assert_eq!(line.end().0, End::Reset, "it hears nothing of the upstream any more");
+    gate.comes_to_rest();
+}
+
+#[test]
+fn a_stream_from_before_a_change_of_names_is_told_to_go_and_then_the_change_comes_to_its_end() {
+    let upstream = Upstream::start();
+    let named = |name: &str| stand(&upstream, "websocket").path("/", name).route("drain_timeout", "60s");
+    let gate = named("ledger").start();
+    let (mut before, mut line) = open(&gate, &upstream, "websocket", 7);
+    gate.reload(&named("books")).unwrap();
+    assert_eq!(is_told_to_restart(&mut before), "its resource is being renamed");
+    // One that has both names is left alone.
+    let (mut since, mut other) = open(&gate, &upstream, "websocket", 7);
+    stays("the change waits", || gate.change_of_names_under_way());
+    before.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE);
+    line.send(CLOSE).unwrap();
+    hang_up(&line);
+    eventually("the change is over", || !gate.change_of_names_under_way());
+    other.send(&text("still here")).unwrap();
+    assert_eq!(since.body_bytes(12), text("still here"));
+}
+
+#[test]
 fn a_route_may_say_that_no_stream_ends_in_order() {
     let upstream = Upstream::start();
     let gate =

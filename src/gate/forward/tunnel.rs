@@ -26,8 +26,7 @@ use websocket::Closing;
 /// How long a client may take to hear the end.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Why a client is told to go.
-const SHUT_OUT: &str = "its token passes no longer";
+/// Why a client is told to go, if it is not its own stream.
 const LEAVING: &str = "the gateway is leaving";
 
 /// How a WebSocket ends other than in order.
@@ -111,8 +110,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OpenTunnel<S> {
             self.tunnel.leave(why);
             return Poll::Ready(());
         }
-        if flight.is_to_go() {
-            self.tunnel.leave(SHUT_OUT);
+        if let Some(why) = flight.farewell() {
+            self.tunnel.leave(why);
         }
         match ready!(self.relay(cx)) {
             Ok(()) => {
