@@ -183,6 +183,28 @@ fn an_upstream_that_switches_to_something_else_has_failed() {
 }
 
 #[test]
+fn a_101_that_is_no_handshake_of_a_websocket_has_failed() {
+    let other = GRANT.replace("s3pP", "S3pP");
+    let none = GRANT.replace("Sec-WebSocket-Accept", "X-Accept");
+    let two = GRANT.replace("Sec-", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-");
+    let for_another = GRANT.replace("Connection: Upgrade", "Connection: keep-alive");
+    for (token, answer) in (7..).zip([other, none, two, for_another]) {
+        let upstream = Upstream::start();
+        let gate = stand(&upstream, "websocket").route("lock_delay", "60s").start();
+        let mut client = gate.connect();
+        client.send(asks_for("websocket", token).header("Sec-WebSocket-Key", KEY).bytes());
+        let mut line = upstream.accept();
+        line.next_head();
+        line.send(answer.as_bytes()).unwrap();
+        let refused = client.response();
+        refused.is_refused(502, "upstream");
+        assert_eq!(refused.outcome(), Some("unknown"), "{answer:?}");
+        assert_eq!(line.end().0, End::Reset, "{answer:?}");
+        assert_eq!(gate.ledger().in_flight(), 1, "nobody knows what it makes of the request");
+    }
+}
+
+#[test]
 fn a_request_that_asks_has_one_reading() {
     let upstream = Upstream::start();
     let gate = stand(&upstream, "websocket").route("read_bodies", true).start();
@@ -201,6 +223,8 @@ fn a_request_that_asks_has_one_reading() {
         gate.ask(&asked().header("Upgrade", more)).is_refused(400, "malformed");
         gate.ask(&asks_for(&format!("{more}, websocket"), 7)).is_refused(400, "malformed");
     }
+    let key = "Sec-WebSocket-Key";
+    gate.ask(&asked().header(key, KEY).header(key, KEY)).is_refused(400, "malformed");
     assert!(upstream.is_left_alone());
 }
 

@@ -30,7 +30,7 @@ use super::dialect::Responding;
 use super::grpc::Said;
 use super::headers;
 use super::pool::Line;
-use super::upgrade;
+use super::upgrade::{self, Asked};
 use super::wire::Wire;
 use crate::config::{OnUnknown, Protocol, Route, UnknownStatuses};
 use crate::controls::{Rule, breaks};
@@ -44,7 +44,7 @@ pub(crate) struct Flight {
     worker: Rc<Worker>,
     route: Arc<Route>,
     /// What the request asks to go on with in HTTP's place.
-    upgrade: Option<Protocol>,
+    upgrade: Option<Asked>,
     client: Rc<Conduct>,
     /// Gone once the flight has ended.
     live: RefCell<Option<Live>>,
@@ -124,6 +124,7 @@ impl Flight {
         let now = Instant::now();
         let passage = request.body().depart();
         let has_body = !request.body().is_end_stream();
+        let upgrade = upgrade.map(|protocol| Asked::new(protocol, request.headers()));
         line.carry(passage.clone());
         let responding = line.dialect.send(request);
         let flight = Rc::new(Self {
@@ -249,17 +250,14 @@ impl Flight {
     pub(super) fn switch(&self, head: &Response<()>) -> Result<(Protocol, Bytes), &'static str> {
         let switched = match &self.upgrade {
             None => Err(UNASKED),
-            Some(protocol) if !upgrade::is_granted(head, protocol) => {
-                Err("another protocol was switched to than was asked for")
-            }
             // Bytes of the request are still leaving: nobody knows what it has granted.
             Some(_) if !self.passage.is_sent_whole() => {
                 Err("protocols were switched before the request was sent whole")
             }
-            Some(protocol) => {
+            Some(asked) => asked.check(head).and_then(|()| {
                 let said = self.live.borrow_mut().as_mut().and_then(|live| live.line.dialect.switch());
-                said.map(|said| (protocol.clone(), said)).ok_or("the connection ended with the switch")
-            }
+                said.map(|said| (asked.protocol.clone(), said)).ok_or("the connection ended with the switch")
+            }),
         };
         match &switched {
             Ok((protocol, _)) => {
@@ -429,7 +427,7 @@ impl Flight {
 
     /// Whether the client of a WebSocket has heard, if it has outstayed its time, that it is to go.
     fn is_told_to_go(&self) -> bool {
-        self.switched.get() && self.upgrade.as_ref().is_some_and(Protocol::is_websocket)
+        self.switched.get() && self.upgrade.as_ref().is_some_and(|asked| asked.protocol.is_websocket())
     }
 
     /// Ends the flight from outside, and tells the task that polls it.
