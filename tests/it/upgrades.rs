@@ -205,6 +205,20 @@ fn a_101_that_is_no_handshake_of_a_websocket_has_failed() {
 }
 
 #[test]
+fn a_101_that_nobody_asked_for_ends_with_a_reset() {
+    let upstream = Upstream::start();
+    let gate = gateway(upstream.address).route("lock_delay", "60s").start();
+    let asked = gate.begin(post("/").token(7).body("a write"));
+    let mut line = upstream.accept();
+    line.next_head();
+    assert_eq!(line.bytes(7), b"a write");
+    line.send(GRANT.as_bytes()).unwrap();
+    let refused = asked.answer();
+    refused.is_refused(502, "upstream");
+    assert_eq!((refused.outcome(), line.end().0), (Some("unknown"), End::Reset));
+}
+
+#[test]
 fn a_request_that_asks_has_one_reading() {
     let upstream = Upstream::start();
     let gate = stand(&upstream, "websocket").route("read_bodies", true).start();

@@ -177,7 +177,10 @@ impl Flight {
         if self.may_be_followed() && live.line.is_usable() {
             self.worker.pool.check_in(live.line);
         }
-        self.worker.route_metrics(Some(&self.route)).upstream(self.started.elapsed());
+        if !self.switched.get() {
+            // How long a stream lives says nothing of how fast its upstream is.
+            self.worker.route_metrics(Some(&self.route)).upstream(self.started.elapsed());
+        }
         let Some(fenced) = live.fenced else { return };
         match self.doubt() {
             Some(why) => self.unknown(fenced, why),
