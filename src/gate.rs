@@ -80,7 +80,7 @@ pub(crate) struct Admitted {
 pub(crate) struct InFlight {
     permit: Permit,
     /// Keeps the table that it was claimed by in use until then: see [`table`].
-    _table: Rc<InUse>,
+    table: Rc<InUse>,
 }
 
 /// The stack for one client connection, from top to bottom.

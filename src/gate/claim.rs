@@ -15,6 +15,7 @@ use std::sync::Arc;
 use highgate_elector::{Resource, ResourceError, Token, TokenError, headers};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
+pub(in crate::gate) use upgrade::is_for_this_connection;
 
 use crate::config::{
     CanonicalPath, Captures, HostError, MissingToken, Naming, PathError, Protocol, ResourceRule, Route,
@@ -123,6 +124,8 @@ pub enum Malformed {
     Content(Method),
     #[error("the request offers more than one protocol in `Upgrade`")]
     Upgrades,
+    #[error("there is more than one Sec-WebSocket-Key")]
+    WebSocketKeys,
     #[error("a request that asks for another protocol has neither a body nor a length")]
     UpgradeWithBody,
     #[error(transparent)]

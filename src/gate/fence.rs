@@ -187,7 +187,7 @@ async fn admit(
             }
             Ok(permit) => {
                 line.lend(&permit);
-                let fenced = InFlight { permit, _table: names.table.clone() };
+                let fenced = InFlight { permit, table: names.table.clone() };
                 return Ok((upload, line, Some(fenced).filter(|_| !breaks(Rule::Guard)), Decision::Admitted));
             }
             Err(denied) => {

@@ -163,6 +163,12 @@ impl Worker {
         Arc::ptr_eq(&table.0, &self.tables.load())
     }
 
+    /// Whether a change of names waits until nothing of this table is under way.
+    pub(crate) fn is_in_the_way_of_names(&self, table: &InUse) -> bool {
+        let latest = self.tables.load();
+        !latest.aliases.is_empty() && !Arc::ptr_eq(&table.0, &latest)
+    }
+
     /// Whether clients had better connect anew, to somebody else.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)

@@ -13,7 +13,11 @@ use crate::support::{
 
 const GRANT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\
                      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+/// What that accepts.
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const CLOSE: &[u8] = b"\x88\x02\x03\xe8";
+/// The same as a client says it: masked.
+const CLIENTS_CLOSE: &[u8] = b"\x88\x82\x01\x02\x03\x04\x02\xea";
 
 /// A gateway that lets this protocol pass.
 fn stand(upstream: &Upstream, protocol: &str) -> GateBuilder {
@@ -66,11 +70,11 @@ fn after_the_101_bytes_pass_both_ways() {
     let upstream = Upstream::start();
     let gate = stand(&upstream, "websocket").start();
     let mut client = gate.connect();
-    client.send(asks_for("WebSocket", 7).header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==").bytes());
+    client.send(asks_for("WebSocket", 7).header("Sec-WebSocket-Key", KEY).bytes());
     let mut line = upstream.accept();
     let head = line.next_head();
     assert_eq!((head.get("connection"), head.get("upgrade")), (Some("upgrade"), Some("websocket")));
-    assert_eq!(head.get("sec-websocket-key"), Some("dGhlIHNhbXBsZSBub25jZQ=="));
+    assert_eq!(head.get("sec-websocket-key"), Some(KEY));
     line.send(&[GRANT.as_bytes(), &text("with the head")].concat()).unwrap();
     let head = client.response_head();
     assert_eq!((head.get("connection"), head.get("upgrade")), (Some("upgrade"), Some("websocket")));
@@ -179,6 +183,42 @@ fn an_upstream_that_switches_to_something_else_has_failed() {
 }
 
 #[test]
+fn a_101_that_is_no_handshake_of_a_websocket_has_failed() {
+    let other = GRANT.replace("s3pP", "S3pP");
+    let none = GRANT.replace("Sec-WebSocket-Accept", "X-Accept");
+    let two = GRANT.replace("Sec-", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-");
+    let for_another = GRANT.replace("Connection: Upgrade", "Connection: keep-alive");
+    for (token, answer) in (7..).zip([other, none, two, for_another]) {
+        let upstream = Upstream::start();
+        let gate = stand(&upstream, "websocket").route("lock_delay", "60s").start();
+        let mut client = gate.connect();
+        client.send(asks_for("websocket", token).header("Sec-WebSocket-Key", KEY).bytes());
+        let mut line = upstream.accept();
+        line.next_head();
+        line.send(answer.as_bytes()).unwrap();
+        let refused = client.response();
+        refused.is_refused(502, "upstream");
+        assert_eq!(refused.outcome(), Some("unknown"), "{answer:?}");
+        assert_eq!(line.end().0, End::Reset, "{answer:?}");
+        assert_eq!(gate.ledger().in_flight(), 1, "nobody knows what it makes of the request");
+    }
+}
+
+#[test]
+fn a_101_that_nobody_asked_for_ends_with_a_reset() {
+    let upstream = Upstream::start();
+    let gate = gateway(upstream.address).route("lock_delay", "60s").start();
+    let asked = gate.begin(post("/").token(7).body("a write"));
+    let mut line = upstream.accept();
+    line.next_head();
+    assert_eq!(line.bytes(7), b"a write");
+    line.send(GRANT.as_bytes()).unwrap();
+    let refused = asked.answer();
+    refused.is_refused(502, "upstream");
+    assert_eq!((refused.outcome(), line.end().0), (Some("unknown"), End::Reset));
+}
+
+#[test]
 fn a_request_that_asks_has_one_reading() {
     let upstream = Upstream::start();
     let gate = stand(&upstream, "websocket").route("read_bodies", true).start();
@@ -197,6 +237,8 @@ fn a_request_that_asks_has_one_reading() {
         gate.ask(&asked().header("Upgrade", more)).is_refused(400, "malformed");
         gate.ask(&asks_for(&format!("{more}, websocket"), 7)).is_refused(400, "malformed");
     }
+    let key = "Sec-WebSocket-Key";
+    gate.ask(&asked().header(key, KEY).header(key, KEY)).is_refused(400, "malformed");
     assert!(upstream.is_left_alone());
 }
 
@@ -280,8 +322,8 @@ fn at_a_raise_the_client_is_told_and_an_end_in_order_lets_the_next_token_in() {
     let eight = gate.begin(post("/").token(8));
     assert_eq!(is_told_to_restart(&mut seven), "its token passes no longer");
     gate.ask(&asks_for("websocket", 7)).is_refused(412, "stale");
-    seven.send(CLOSE);
-    assert_eq!(line.bytes(4), CLOSE, "its last word still arrives");
+    seven.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE, "its last word still arrives");
     stays("8 waits for the upstream's", || !eight.is_answered() && upstream.is_left_alone());
     line.send(&[&text("not heard any more")[..], CLOSE].concat()).unwrap();
     drop(line);
@@ -326,11 +368,66 @@ fn a_stream_lasts_no_longer_than_its_token_passes() {
 }
 
 #[test]
+fn a_stream_whose_token_passes_again_has_its_whole_time_when_it_is_shut_out_once_more() {
+    let upstream = Upstream::start();
+    let drain = Duration::from_secs(3);
+    let gate = stand(&upstream, "x-wire").route("drain_timeout", "3s").start();
+    let (mut client, mut line) = open(&gate, &upstream, "x-wire", 7);
+    let first = Instant::now();
+    assert_eq!(gate.operate("freeze", "default").status, 200);
+    eventually("it was seen to be shut out", || first.elapsed() > Duration::from_secs(1));
+    assert_eq!(gate.operate("thaw", "default").status, 200);
+    eventually("the first time is over", || first.elapsed() > drain);
+    client.send("as before");
+    assert_eq!(line.bytes(9), b"as before");
+    let again = Instant::now();
+    assert_eq!(gate.operate("freeze", "default").status, 200);
+    let (end, cut) = line.end();
+    assert_eq!(end, End::Reset);
+    assert!(cut - again >= drain, "{:?}", cut - again);
+    gate.comes_to_rest();
+}
+
+#[test]
+fn a_client_that_was_told_to_go_goes_although_its_token_passes_again() {
+    let upstream = Upstream::start();
+    let gate = stand(&upstream, "websocket").route("drain_timeout", "2s").start();
+    let (mut client, mut line) = open(&gate, &upstream, "websocket", 7);
+    assert_eq!(gate.operate("freeze", "default").status, 200);
+    is_told_to_restart(&mut client);
+    assert_eq!(gate.operate("thaw", "default").status, 200);
+    assert_eq!(line.end().0, End::Reset, "it hears nothing of the upstream any more");
+    gate.comes_to_rest();
+}
+
+#[test]
+fn a_stream_from_before_a_change_of_names_is_told_to_go_and_then_the_change_comes_to_its_end() {
+    let upstream = Upstream::start();
+    let named = |name: &str| stand(&upstream, "websocket").path("/", name).route("drain_timeout", "60s");
+    let gate = named("ledger").start();
+    let (mut before, mut line) = open(&gate, &upstream, "websocket", 7);
+    gate.reload(&named("books")).unwrap();
+    assert_eq!(is_told_to_restart(&mut before), "its resource is being renamed");
+    // One that has both names is left alone.
+    let (mut since, mut other) = open(&gate, &upstream, "websocket", 7);
+    stays("the change waits", || gate.change_of_names_under_way());
+    before.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE);
+    line.send(CLOSE).unwrap();
+    hang_up(&line);
+    eventually("the change is over", || !gate.change_of_names_under_way());
+    other.send(&text("still here")).unwrap();
+    assert_eq!(since.body_bytes(12), text("still here"));
+}
+
+#[test]
 fn a_route_may_say_that_no_stream_ends_in_order() {
     let upstream = Upstream::start();
     let gate =
         stand(&upstream, "websocket").route("unknown_statuses", vec![101]).route("lock_delay", "60s").start();
     let (mut client, mut line) = open(&gate, &upstream, "websocket", 7);
+    client.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE);
     line.send(CLOSE).unwrap();
     drop(line);
     assert_eq!(client.body_bytes(4), CLOSE);
@@ -382,6 +479,8 @@ fn the_close_frame_waits_for_the_end_of_the_upstreams() {
     seven.body_bytes(usize::from(next[1]) - 2);
     told.store(true, Ordering::SeqCst);
     let mut line = talking.join().unwrap();
+    seven.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE);
     line.send(CLOSE).unwrap();
     drop(line);
     answers_next(&upstream);
@@ -425,8 +524,8 @@ fn the_upstreams_last_word_ends_a_stream_in_order() {
     // Which is not waited for.
     let gate = stand(&upstream, "websocket").route("lock_delay", "60s").start();
     let (mut client, mut line) = open(&gate, &upstream, "websocket", 7);
-    client.send(CLOSE);
-    assert_eq!(line.bytes(4), CLOSE);
+    client.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE);
     line.send(&[&text("bye")[..], CLOSE].concat()).unwrap();
     hang_up(&line);
     assert_eq!(client.body_bytes(9), [&text("bye")[..], CLOSE].concat());
@@ -440,14 +539,49 @@ fn the_upstreams_last_word_ends_a_stream_in_order() {
 fn without_it_nobody_knows() {
     for said in [&b""[..], &text("no last word"), &CLOSE[..3], &[CLOSE, CLOSE].concat()] {
         ends_unknown("websocket", |mut client, line| {
-            client.send(CLOSE);
-            line.bytes(4);
+            client.send(CLIENTS_CLOSE);
+            line.bytes(8);
             line.send(said).unwrap();
             let ended = hang_up(line);
             assert!(client.ends_within(PATIENCE));
             ended
         });
     }
+}
+
+#[test]
+fn an_upstream_that_ends_before_it_has_the_clients_last_word_may_still_act_on_what_comes() {
+    // Nothing; the first byte of a word; half a close frame; one that is not masked; and one with something after it.
+    for sent in [&b""[..], b"\x82", &CLIENTS_CLOSE[..5], CLOSE, &[CLIENTS_CLOSE, b"\x82"].concat()] {
+        ends_unknown("websocket", |mut client, line| {
+            client.send(sent);
+            assert_eq!(line.bytes(sent.len()), sent);
+            line.send(CLOSE).unwrap();
+            let ended = Instant::now();
+            line.stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(client.body_bytes(4), CLOSE, "it hears what was said");
+            assert_eq!(line.end().0, End::Reset, "what was on its way does not arrive");
+            ended
+        });
+    }
+}
+
+#[test]
+fn an_upstream_may_close_first_and_wait_for_the_answer() {
+    let upstream = Upstream::start();
+    // Which is not waited for.
+    let gate = stand(&upstream, "websocket").route("lock_delay", "60s").start();
+    let (mut client, mut line) = open(&gate, &upstream, "websocket", 7);
+    line.send(CLOSE).unwrap();
+    assert_eq!(client.body_bytes(4), CLOSE);
+    client.send([b"\x82\x80\x01\x02\x03\x04", CLIENTS_CLOSE].concat()).half_close();
+    assert_eq!(line.bytes(14)[6..], *CLIENTS_CLOSE);
+    assert_eq!(line.end().0, End::Closed, "the end of the client's side goes on as well");
+    hang_up(&line);
+    assert!(client.is_closed_within(PATIENCE));
+    let eight = gate.begin(post("/").token(8));
+    answers_next(&upstream);
+    eight.answer().is_ok();
 }
 
 #[test]
@@ -497,8 +631,8 @@ fn a_reader_that_is_slow_slows_the_writer_down() {
     let mut read = 0;
     line.exactly(taken, &mut |piece| read += piece.len()).unwrap();
     assert_eq!(read, taken, "and nothing of it is lost");
-    client.send(CLOSE);
-    assert_eq!(line.bytes(4), CLOSE);
+    client.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE);
 }
 
 #[test]
@@ -508,8 +642,8 @@ fn a_gateway_that_leaves_tells_its_streams() {
     let (mut client, mut line) = open(&gate, &upstream, "websocket", 7);
     let stopping = thread::spawn(move || gate.stop());
     assert_eq!(is_told_to_restart(&mut client), "the gateway is leaving");
-    client.send(CLOSE);
-    assert_eq!(line.bytes(4), CLOSE);
+    client.send(CLIENTS_CLOSE);
+    assert_eq!(line.bytes(8), CLIENTS_CLOSE);
     line.send(CLOSE).unwrap();
     drop(line);
     assert!(client.is_closed_within(PATIENCE));

@@ -3,7 +3,7 @@
 //! Everywhere else an `Upgrade` is dropped on the way to the upstream, as RFC 9110 lets every server do. What must stay
 //! true: a request that asks has no body and offers one protocol, so that there is one reading of what comes after it.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Version};
 
@@ -25,11 +25,14 @@ pub(super) fn asked(head: &Parts, upgrades: &Upgrades) -> Result<Option<Protocol
     if headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING) {
         return Err(Malformed::UpgradeWithBody);
     }
+    if headers.get_all(SEC_WEBSOCKET_KEY).iter().count() > 1 {
+        return Err(Malformed::WebSocketKeys);
+    }
     Ok(Some(protocol.clone()))
 }
 
 /// Without the option in `Connection` an `Upgrade` was meant for somebody before.
-fn is_for_this_connection(headers: &HeaderMap) -> bool {
+pub(in crate::gate) fn is_for_this_connection(headers: &HeaderMap) -> bool {
     items(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::UPGRADE;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
@@ -31,9 +30,8 @@ pub(super) enum Dialect {
         send: SendRequest<Upload>,
         /// None once it has ended: dropping it makes hyper hand back what it has not sent.
         connection: Option<Connection<TokioIo<Wire>, Upload>>,
-        /// The request on it asks for another protocol.
-        upgrades: bool,
-        /// What is left of a connection whose last request did.
+        /// What is left of a connection that has ended. It goes with its line, which may have it reset: a 101 that nobody
+        /// asked for is no goodbye.
         left: Option<Left>,
     },
     Http2(Http2),
@@ -57,7 +55,7 @@ impl Dialect {
             UpstreamProtocol::Http1 => {
                 let handshake = http1::Builder::new().handshake(TokioIo::new(wire));
                 let (send, connection) = handshake.await.map_err(ConnectError::Handshake)?;
-                Ok(Self::Http1 { send, connection: Some(connection), upgrades: false, left: None })
+                Ok(Self::Http1 { send, connection: Some(connection), left: None })
             }
             UpstreamProtocol::H2 => Http2::start(wire, loan).await.map(Self::Http2),
         }
@@ -73,10 +71,7 @@ impl Dialect {
 
     pub(super) fn send(&mut self, request: Request<Upload>) -> Responding {
         match self {
-            Self::Http1 { send, upgrades, .. } => {
-                *upgrades = request.headers().contains_key(UPGRADE);
-                Box::pin(send.try_send_request(request))
-            }
+            Self::Http1 { send, .. } => Box::pin(send.try_send_request(request)),
             Self::Http2(line) => Box::pin(line.send.try_send_request(request)),
             Self::Switched(_) => unreachable!("no request goes out where HTTP is not spoken any more"),
         }
@@ -102,10 +97,10 @@ impl Dialect {
     /// Moves bytes in both directions.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
         match self {
-            Self::Http1 { connection, upgrades, left, .. } => {
+            Self::Http1 { connection, left, .. } => {
                 let Some(driven) = connection else { return };
                 let Poll::Ready(ended) = Pin::new(driven).poll(cx) else { return };
-                let parts = connection.take().filter(|_| *upgrades && ended.is_ok());
+                let parts = connection.take().filter(|_| ended.is_ok());
                 *left = parts.map(|connection| {
                     let parts = connection.into_parts();
                     Left { wire: parts.io.into_inner(), read: parts.read_buf }

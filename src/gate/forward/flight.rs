@@ -7,6 +7,8 @@
 //! What must stay true: the permit is given back only after a complete response that says how the request ended, or
 //! when nothing was sent; every other end keeps it for the route's lock-delay, whatever the client does.
 
+mod outstayed;
+
 use std::cell::{Cell, RefCell};
 use std::error::Error as _;
 use std::future::Future;
@@ -28,7 +30,7 @@ use super::dialect::Responding;
 use super::grpc::Said;
 use super::headers;
 use super::pool::Line;
-use super::upgrade;
+use super::upgrade::{self, Asked};
 use super::wire::Wire;
 use crate::config::{OnUnknown, Protocol, Route, UnknownStatuses};
 use crate::controls::{Rule, breaks};
@@ -36,12 +38,13 @@ use crate::events::Notice;
 use crate::gate::accept::Conduct;
 use crate::gate::respond::{RequestFault, Warning};
 use crate::gate::{InFlight, Worker};
+use outstayed::Outstayed;
 
 pub(crate) struct Flight {
     worker: Rc<Worker>,
     route: Arc<Route>,
     /// What the request asks to go on with in HTTP's place.
-    upgrade: Option<Protocol>,
+    upgrade: Option<Asked>,
     client: Rc<Conduct>,
     /// Gone once the flight has ended.
     live: RefCell<Option<Live>>,
@@ -64,7 +67,8 @@ pub(crate) struct Flight {
     said: Cell<Option<Said>>,
     /// Since when nobody but the fence waits for the end.
     orphaned_since: Cell<Option<Instant>>,
-    superseded_since: Cell<Option<Instant>>,
+    /// Since when it keeps somebody waiting, and why.
+    outstayed: Cell<Option<(Instant, Outstayed)>>,
     slot: Cell<usize>,
 }
 
@@ -103,8 +107,6 @@ pub(crate) const SLOW_HEAD: &str = "the upstream did not answer in time";
 const STANDSTILL: &str = "no byte moved for the idle time-out";
 const TOTAL: &str = "the request took longer than its total time-out";
 const ORPHANED: &str = "the client hung up and the response does not end";
-const SUPERSEDED: &str = "a higher token waits and the drain time-out has passed";
-const SHUT_OUT: &str = "its token passes no longer and the drain time-out has passed";
 pub(crate) const FENCED: &str = "this gateway was fenced while the request was under way";
 const UNASKED: &str = "protocols were switched unasked";
 const EARLY: &str = "the response ended before the request was sent whole";
@@ -122,6 +124,7 @@ impl Flight {
         let now = Instant::now();
         let passage = request.body().depart();
         let has_body = !request.body().is_end_stream();
+        let upgrade = upgrade.map(|protocol| Asked::new(protocol, request.headers()));
         line.carry(passage.clone());
         let responding = line.dialect.send(request);
         let flight = Rc::new(Self {
@@ -141,7 +144,7 @@ impl Flight {
             switched: Cell::new(false),
             said: Cell::new(None),
             orphaned_since: Cell::new(None),
-            superseded_since: Cell::new(None),
+            outstayed: Cell::new(None),
             slot: Cell::new(0),
         });
         flight.slot.set(worker.flights.insert(flight.clone()));
@@ -174,7 +177,10 @@ impl Flight {
         if self.may_be_followed() && live.line.is_usable() {
             self.worker.pool.check_in(live.line);
         }
-        self.worker.route_metrics(Some(&self.route)).upstream(self.started.elapsed());
+        if !self.switched.get() {
+            // How long a stream lives says nothing of how fast its upstream is.
+            self.worker.route_metrics(Some(&self.route)).upstream(self.started.elapsed());
+        }
         let Some(fenced) = live.fenced else { return };
         match self.doubt() {
             Some(why) => self.unknown(fenced, why),
@@ -247,17 +253,14 @@ impl Flight {
     pub(super) fn switch(&self, head: &Response<()>) -> Result<(Protocol, Bytes), &'static str> {
         let switched = match &self.upgrade {
             None => Err(UNASKED),
-            Some(protocol) if !upgrade::is_granted(head, protocol) => {
-                Err("another protocol was switched to than was asked for")
-            }
             // Bytes of the request are still leaving: nobody knows what it has granted.
             Some(_) if !self.passage.is_sent_whole() => {
                 Err("protocols were switched before the request was sent whole")
             }
-            Some(protocol) => {
+            Some(asked) => asked.check(head).and_then(|()| {
                 let said = self.live.borrow_mut().as_mut().and_then(|live| live.line.dialect.switch());
-                said.map(|said| (protocol.clone(), said)).ok_or("the connection ended with the switch")
-            }
+                said.map(|said| (asked.protocol.clone(), said)).ok_or("the connection ended with the switch")
+            }),
         };
         match &switched {
             Ok((protocol, _)) => {
@@ -292,9 +295,9 @@ impl Flight {
         self.worker.answers.tell_of_passed()
     }
 
-    /// Whether a stream was seen to last longer than its token passes.
-    pub(super) fn is_to_go(&self) -> bool {
-        self.superseded_since.get().is_some()
+    /// What the client of a stream that has outstayed its time is told.
+    pub(super) fn farewell(&self) -> Option<&'static str> {
+        self.outstayed.get().map(|(_, why)| why.farewell())
     }
 
     /// What follows the response's body.
@@ -381,8 +384,8 @@ impl Flight {
         if self.orphaned_since.get().is_some_and(|left| since(left) >= patience) {
             return Some(ORPHANED);
         }
-        let why = if self.switched.get() { SHUT_OUT } else { SUPERSEDED };
-        (self.superseded_for(now)? >= self.route.drain_timeout).then_some(why)
+        let (outstayed, why) = self.look_whether_outstayed(now)?;
+        (since(outstayed) >= self.route.drain_timeout).then(|| why.cut())
     }
 
     /// Whether the incarnation that admitted it has ended.
@@ -396,21 +399,38 @@ impl Flight {
         self.live.borrow().as_ref().is_some_and(|live| live.line.dialect.is_unprocessed())
     }
 
-    /// How long a higher token has been waiting for this one to end. A stream without an end of its own lasts no longer than
-    /// its token passes.
-    fn superseded_for(&self, now: Instant) -> Option<Duration> {
-        let live = self.live.borrow();
-        let permit = &live.as_ref()?.fenced.as_ref()?.permit;
-        let is_over = if self.switched.get() { permit.is_shut_out() } else { permit.is_superseded() };
-        if !is_over {
-            return None;
-        }
-        let since = self.superseded_since.get().unwrap_or(now);
-        if self.superseded_since.replace(Some(since)).is_none() && self.switched.get() {
+    /// Since when it keeps somebody waiting, and why.
+    fn look_whether_outstayed(&self, now: Instant) -> Option<(Instant, Outstayed)> {
+        let (before, why) = (self.outstayed.get(), self.outstays());
+        // Somebody who gave up waiting, or an order that was taken back, leaves nothing behind: the next has it wait its
+        // whole time again. What a client was told is not taken back.
+        let outstayed = match before.filter(|_| why.is_some() || self.is_told_to_go()) {
+            Some(before) => Some(before),
+            None => why.map(|why| (now, why)),
+        };
+        self.outstayed.set(outstayed);
+        if before.is_none() && outstayed.is_some() && self.switched.get() {
             // So that the client learns of it in time for an end in order.
             self.wake();
         }
-        Some(now.saturating_duration_since(since))
+        outstayed
+    }
+
+    fn outstays(&self) -> Option<Outstayed> {
+        let live = self.live.borrow();
+        let InFlight { permit, table } = live.as_ref()?.fenced.as_ref()?;
+        if !self.switched.get() {
+            permit.is_superseded().then_some(Outstayed::Superseded)
+        } else if permit.is_shut_out() {
+            Some(Outstayed::ShutOut)
+        } else {
+            self.worker.is_in_the_way_of_names(table).then_some(Outstayed::Renamed)
+        }
+    }
+
+    /// Whether the client of a WebSocket has heard, if it has outstayed its time, that it is to go.
+    fn is_told_to_go(&self) -> bool {
+        self.switched.get() && self.upgrade.as_ref().is_some_and(|asked| asked.protocol.is_websocket())
     }
 
     /// Ends the flight from outside, and tells the task that polls it.

@@ -2,8 +2,9 @@
 //!
 //! `accept` polls a tunnel in the place of hyper, once the 101 has left. What must stay true: bytes for the upstream leave
 //! through the wire of the flight, which asks before every write, and only while the flight has not ended; and the flight
-//! ends in order only with an end that says so itself, the upstream's close frame and the end of its stream. Every other end
-//! is unknown: what the upstream does about the bytes that it has got is not to be seen here.
+//! ends in order only with an end that both sides have agreed on: the client's close frame has left whole, and after that
+//! the upstream's stream ends, with a close frame of its own. Every other end is unknown: what the upstream does about the
+//! bytes that it has got, and about those that are on their way to it, is not to be seen here.
 
 mod pipe;
 mod websocket;
@@ -25,9 +26,12 @@ use websocket::Closing;
 /// How long a client may take to hear the end.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Why a client is told to go.
-const SHUT_OUT: &str = "its token passes no longer";
+/// Why a client is told to go, if it is not its own stream.
 const LEAVING: &str = "the gateway is leaving";
+
+/// How a WebSocket ends other than in order.
+const NO_LAST_WORD: &str = "the upstream ended the WebSocket without a close frame";
+const NOT_AGREED_ON: &str = "the upstream ended the WebSocket before it had the client's close frame";
 
 const DROPPED: &str = "the client's connection was dropped";
 
@@ -71,9 +75,9 @@ impl Tunnel {
     }
 
     /// The 101 has left. `sent`: what the client has sent since its request.
-    pub(crate) fn open<S>(self: Box<Self>, client: S, sent: &[u8]) -> OpenTunnel<S> {
+    pub(crate) fn open<S>(mut self: Box<Self>, client: S, sent: &[u8]) -> OpenTunnel<S> {
         let mut up = Pipe::default();
-        up.held().extend_from_slice(sent);
+        pass_on(&mut self.closing, sent, up.held());
         OpenTunnel { client, up, tunnel: self }
     }
 
@@ -106,8 +110,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OpenTunnel<S> {
             self.tunnel.leave(why);
             return Poll::Ready(());
         }
-        if flight.is_to_go() {
-            self.tunnel.leave(SHUT_OUT);
+        if let Some(why) = flight.farewell() {
+            self.tunnel.leave(why);
         }
         match ready!(self.relay(cx)) {
             Ok(()) => {
@@ -139,18 +143,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OpenTunnel<S> {
         let Self { client, up, tunnel } = self;
         let Tunnel { flight, down, closing, .. } = &mut **tunnel;
         let moved = flight.on_wire(|wire| {
-            let up = up.poll(cx, client, wire, |sent, held| held.extend_from_slice(sent));
-            (up, down.poll(cx, wire, client, |said, held| sift(closing, said, held)))
+            // First, so that an end that was there before the client's last word left is not taken for the answer to it.
+            let downwards = down.poll(cx, wire, client, |said, held| sift(closing, said, held));
+            if let Some(closing) = closing.as_ref().filter(|_| down.has_ended()) {
+                return Err(judge(closing, up));
+            }
+            Ok((up.poll(cx, client, wire, |sent, held| pass_on(closing, sent, held)), downwards))
         });
         if up.passed() + down.passed() > before {
             flight.moved();
         }
-        let Some((upwards, downwards)) = moved else { return Poll::Ready(Err("it has ended already")) };
-        if let Some(closing) = closing.as_ref().filter(|_| down.has_ended()) {
-            // Whether or not the client has taken it all: the upstream has said its last word.
-            let said = closing.is_said().then_some(());
-            return Poll::Ready(said.ok_or("the upstream ended the WebSocket without a close frame"));
-        }
+        let (upwards, downwards) = match moved {
+            None => return Poll::Ready(Err("it has ended already")),
+            Some(Err(end)) => return Poll::Ready(end),
+            Some(Ok(both)) => both,
+        };
         Poll::Ready(match (upwards, downwards) {
             (_, Poll::Ready(Err(Broken::Source))) => Err("the upstream's connection broke"),
             (_, Poll::Ready(Err(Broken::Sink))) => Err("the client hung up"),
@@ -195,6 +202,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OpenTunnel<S> {
         };
         let _ = tokio::time::timeout(GOODBYE, heard).await;
     }
+}
+
+/// Whether a WebSocket whose upstream has just ended its stream has ended in order. Whether the client has taken all that
+/// was said does not matter.
+fn judge(closing: &Closing, up: &Pipe) -> Result<(), &'static str> {
+    match (closing.is_said(), closing.is_answered() && up.is_through()) {
+        (true, true) => Ok(()),
+        (false, _) => Err(NO_LAST_WORD),
+        (true, false) => Err(NOT_AGREED_ON),
+    }
+}
+
+/// Puts what the client sent behind what is held for the upstream.
+fn pass_on(closing: &mut Option<Closing>, sent: &[u8], held: &mut BytesMut) {
+    if let Some(closing) = closing {
+        closing.hear(sent);
+    }
+    held.extend_from_slice(sent);
 }
 
 /// Puts what goes on to the client behind what is held for it.

@@ -66,18 +66,24 @@ fn a_websocket_passes_with_tls_on_both_sides() {
     let port = secure(gate.address, &setting.authority).alpn(&["http/1.1"]).caller().behind_a_plain_port();
     let mut client = Client::connect(port);
     let asks = get("/").token(7).header("Connection", "Upgrade").header("Upgrade", "websocket");
-    client.send([&asks.bytes()[..], b"early"].concat());
+    // Frames of a client: an empty one, and the head of one of a megabyte.
+    let (empty, large) = (b"\x82\x80mask", b"\x82\xff\0\0\0\0\0\x10\0\0mask");
+    client.send([&asks.bytes()[..], empty].concat());
     let mut line = upstream.accept();
     assert_eq!(line.next_head().get("x-forwarded-proto"), Some("https"));
     line.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         .unwrap();
     client.response_head();
-    assert_eq!(line.bytes(5), b"early");
+    assert_eq!(line.bytes(6), empty);
+    client.send(large);
+    assert_eq!(line.bytes(14), large);
     let many = vec![b'x'; 1 << 20];
     for piece in many.chunks(64 << 10) {
         client.send(piece);
         assert_eq!(line.bytes(piece.len()), piece);
     }
+    client.send(b"\x88\x80mask");
+    assert_eq!(line.bytes(6), b"\x88\x80mask");
     line.send(b"\x88\x02\x03\xe8").unwrap();
     drop(line);
     assert_eq!(client.body_bytes(4), b"\x88\x02\x03\xe8");

@@ -49,6 +49,11 @@ impl Pipe {
         self.ended
     }
 
+    /// Whether nothing of what was read is left on this side of the sink.
+    pub(super) fn is_through(&self) -> bool {
+        self.held.is_empty() && !self.unflushed
+    }
+
     /// Moves what there is; `sift` puts what goes on of what was read behind what is held. Ready once the source has ended
     /// and the sink has got everything, that end included.
     pub(super) fn poll(
@@ -113,6 +118,7 @@ impl Pipe {
         sink: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
         if !self.closed {
+            ready!(self.poll_flush(cx, sink))?;
             ready!(Pin::new(sink).poll_shutdown(cx))?;
             self.closed = true;
         }
@@ -148,6 +154,7 @@ mod tests {
         }
         assert_eq!(pipe.passed(), 100, "what the reader has room for");
         assert!(pipe.held.len() <= PIECE, "and what was read at once");
+        assert!(!pipe.is_through());
         drop(client);
         let mut received = Vec::new();
         let moved =
@@ -155,6 +162,7 @@ mod tests {
         let (moved, read) = tokio::join!(moved, reader.read_to_end(&mut received));
         assert!(moved.is_ok() && read.is_ok(), "the end goes on as well");
         assert_eq!((received, pipe.passed()), (vec![7; 100_000], 100_000));
+        assert!(pipe.is_through());
     }
 
     #[tokio::test]

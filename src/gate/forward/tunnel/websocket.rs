@@ -1,7 +1,8 @@
-//! The upstream's side of a WebSocket on its way to the client.
+//! Both sides of a WebSocket on their way.
 //!
 //! Only where frames begin and end is followed (RFC 6455, 5.2), for two reasons: a close frame of the gateway's own fits
-//! only between two frames of the upstream, and whether the upstream has said its last word decides what its end means.
+//! only between two frames of the upstream, and whether each side has said its last word decides what the upstream's end
+//! means.
 
 use bytes::BytesMut;
 
@@ -13,17 +14,30 @@ const LONGEST: u64 = i64::MAX as u64;
 /// What a close frame may say beside its code.
 const LONGEST_REASON: usize = 123;
 
-/// Follows frames, and puts the gateway's close frame between two of them.
-#[derive(Default)]
+/// Follows frames both ways, and puts the gateway's close frame between two of the upstream's.
 pub(super) struct Closing {
+    /// What the upstream says.
     frames: Frames,
+    /// What the client says.
+    answers: Frames,
     /// Why the gateway wants the client to go.
     why: Option<&'static str>,
     /// The client was told, and hears no more of the upstream.
     told: bool,
 }
 
+impl Default for Closing {
+    fn default() -> Self {
+        Self { frames: Frames::of_server(), answers: Frames::of_client(), why: None, told: false }
+    }
+}
+
 impl Closing {
+    /// What the client said, all of which goes on to the upstream.
+    pub(super) fn hear(&mut self, sent: &[u8]) {
+        self.answers.follow(sent);
+    }
+
     /// Puts what goes on to the client of what the upstream said behind what is `held` for it.
     pub(super) fn sift(&mut self, said: &[u8], held: &mut BytesMut) {
         if self.told {
@@ -57,6 +71,11 @@ impl Closing {
     pub(super) fn is_said(&self) -> bool {
         self.frames.have_ended()
     }
+
+    /// Whether the last word of the client was a close frame.
+    pub(super) fn is_answered(&self) -> bool {
+        self.answers.have_ended()
+    }
 }
 
 fn close_frame(why: &str) -> Vec<u8> {
@@ -68,6 +87,8 @@ fn close_frame(why: &str) -> Vec<u8> {
 /// Where in a sequence of frames the next byte belongs.
 #[derive(Default)]
 struct Frames {
+    /// Whether they are masked: a client's are, a server's are not, and others have no one reading.
+    masked: bool,
     /// So much of a head has come.
     head: Vec<u8>,
     /// So much of the payload is still to come.
@@ -79,6 +100,14 @@ struct Frames {
 }
 
 impl Frames {
+    fn of_client() -> Self {
+        Self { masked: true, ..Self::default() }
+    }
+
+    fn of_server() -> Self {
+        Self::default()
+    }
+
     /// Follows these bytes to their end, which is returned.
     fn follow(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
@@ -131,7 +160,7 @@ impl Frames {
             0 => u64::from(second & 0x7f),
             _ => more[..digits].iter().fold(0, |length, digit| length << 8 | u64::from(*digit)),
         };
-        self.lost |= length > LONGEST;
+        self.lost |= length > LONGEST || (second & 0x80 != 0) != self.masked;
         self.closes = first & 0x0f == CLOSE;
         self.left = length;
         self.head.clear();
@@ -167,7 +196,10 @@ mod tests {
     }
 
     fn frames_of(bytes: &[u8]) -> Frames {
-        let mut frames = Frames::default();
+        followed(Frames::of_server(), bytes)
+    }
+
+    fn followed(mut frames: Frames, bytes: &[u8]) -> Frames {
         assert_eq!(frames.follow(bytes), bytes.len());
         frames
     }
@@ -177,6 +209,9 @@ mod tests {
         for length in [0, 1, 125, 126, 127, 65_535, 65_536, 70_000] {
             for masked in [false, true] {
                 let bytes = frame(0x82, &vec![0x88; length], masked);
+                let frames_of = |bytes: &[u8]| {
+                    followed(if masked { Frames::of_client() } else { Frames::of_server() }, bytes)
+                };
                 assert!(frames_of(&bytes).are_whole(), "{length} {masked}");
                 assert!(!frames_of(&bytes[..bytes.len() - 1]).are_whole(), "{length} {masked}");
                 assert!(!frames_of(&[&bytes[..], &[0x81]].concat()).are_whole(), "{length} {masked}");
@@ -195,6 +230,10 @@ mod tests {
         for after in [&b"\x81"[..], &text, &close] {
             assert!(!frames_of(&[&close[..], after].concat()).have_ended(), "{after:?}");
         }
+        let masked = frame(0x88, b"", true);
+        assert!(followed(Frames::of_client(), &masked).have_ended());
+        assert!(!frames_of(&masked).have_ended(), "a server masks nothing");
+        assert!(!followed(Frames::of_client(), &close).have_ended(), "and a client everything");
         let mut endless = vec![0x88, 127];
         endless.extend(u64::MAX.to_be_bytes());
         let endless = frames_of(&endless);

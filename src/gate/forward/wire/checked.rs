@@ -1,7 +1,7 @@
 //! The socket under a line: the one place that writes to upstreams.
 //!
 //! A gateway may be stopped between any two instructions, and wakes up with a request half written whose successor
-//! has long passed elsewhere. So a socket that is lent to a fenced request asks before *every* write whether the
+//! has long passed elsewhere. So a socket that is lent to a fenced request asks before *every* write, the end of the stream included, whether the
 //! incarnation that admitted the request is still valid, not only once at admission. The warden resets the same socket
 //! from its own thread, but a worker that wakes up first would win that race.
 //!
@@ -75,7 +75,9 @@ impl AsyncWrite for Checked {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
+    /// An end is a write as well: some protocols take what came before it for whole only then.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

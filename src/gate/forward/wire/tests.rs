@@ -43,6 +43,18 @@ async fn a_fence_between_two_writes_of_a_body_stops_the_second_and_resets_the_co
 }
 
 #[tokio::test]
+async fn the_end_of_the_stream_is_not_told_after_a_fence() {
+    let (mut wire, mut upstream, validity, loan) = lent().await;
+    loan.fence(validity.begin(later(60_000)));
+    wire.write_all(b"whole, if it ends here").await.unwrap();
+    upstream.read_exact(&mut [0; 22]).await.unwrap();
+    validity.fence();
+    let error = wire.shutdown().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
+    is_reset(&mut upstream).await;
+}
+
+#[tokio::test]
 async fn an_end_that_has_passed_counts_although_nobody_fenced_yet() {
     let (mut wire, mut upstream, validity, loan) = lent().await;
     loan.fence(validity.begin(later(20)));
