@@ -151,9 +151,11 @@ fn a_refused_client_is_not_told_to_continue() {
 fn answers_without_a_body_have_none() {
     let origin = origin()
         .answering(|request| match request.target() {
-            "/204" => raw("HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n"),
-            "/304" => raw("HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 1000\r\n\r\n"),
-            _ => raw("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"),
+            "/204" => raw("HTTP/1.1 204 No Content\r\nConnection: close\r\nX-A: b\r\n\r\n"),
+            "/304" => {
+                raw("HTTP/1.1 304 Not Modified\r\nConnection: close\r\nETag: \"a\"\r\nContent-Length: 1000\r\n\r\n")
+            }
+            _ => raw("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n"),
         })
         .start();
     let gate = gateway_to(&origin).start();

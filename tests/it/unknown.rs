@@ -296,8 +296,7 @@ fn a_transfer_coding_other_than_chunked_leaves_the_end_to_the_connection_too() {
 
 #[test]
 fn a_response_in_chunks_says_where_it_ends_whatever_its_length_says() {
-    let whole =
-        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let whole = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let origin = origin().answering_in_turn([raw(whole)]).start();
     let gate = gateway_to(&origin).route("lock_delay", "9s").start();
     assert_eq!(gate.ask(&post("/").token(7)).is_ok().text(), "hello");
@@ -345,14 +344,17 @@ fn an_upload_that_was_sent_whole_ends_with_its_response() {
 /// A gRPC response with one message, and this after it.
 fn grpc(trailers: &str) -> Reply {
     raw(&format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nTransfer-Encoding: chunked\r\n\r\n\
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/grpc+proto\r\n\
+         Transfer-Encoding: chunked\r\n\r\n\
          5\r\nhello\r\n0\r\n{trailers}\r\n"
     ))
 }
 
 /// One that has nothing but a head.
 fn grpc_head(head: &str) -> Reply {
-    raw(&format!("HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n{head}\r\n"))
+    raw(&format!(
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n{head}\r\n"
+    ))
 }
 
 #[test]

@@ -44,7 +44,8 @@ pub(crate) fn reply(status: u16) -> Reply {
     }
 }
 
-/// Exactly these bytes, after the request was read to its end; then the connection is closed.
+/// Exactly these bytes, after the request was read to its end; then the connection is closed. If another request follows, let
+/// them say `Connection: close`: the gateway sends nothing twice, so a request that meets the close is lost.
 pub(crate) fn raw(bytes: &str) -> Reply {
     reply(200).nothing().body(bytes)
 }
