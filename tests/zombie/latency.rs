@@ -12,11 +12,13 @@ use crate::parties::Latency;
 
 /// Requests of others may take twice as long.
 const MAX_RATIO: f64 = 2.0;
-/// What the accuracy of clocks and timers may add to a latency of a fraction of a millisecond.
-const SLACK: Duration = Duration::from_micros(200);
-/// The same of the slowest tenth. In a debug build a refusal takes so much of a core that who is slowest has waited for a
-/// turn of the scheduler; a release build is held to what a clock may add.
-const SLACK_OF_SLOWEST: Duration = if cfg!(debug_assertions) { Duration::from_millis(4) } else { SLACK };
+/// What is not counted of a latency. In a debug build a refusal takes so much of a core that whoever is slow has waited for a
+/// turn of the scheduler, so that the quick setting tells of gross harm only. A release build is held to the ratio itself:
+/// latencies there are smaller than any slack that would be worth giving.
+const SLACK: Duration = if cfg!(debug_assertions) { Duration::from_micros(200) } else { Duration::ZERO };
+/// The same of the slowest tenth.
+const SLACK_OF_SLOWEST: Duration =
+    if cfg!(debug_assertions) { Duration::from_millis(4) } else { Duration::ZERO };
 
 /// Three measurements, one after the other.
 pub(crate) struct Round {
